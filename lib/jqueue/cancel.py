@@ -29,9 +29,10 @@ CANCEL_WAIT = 44.0
 KILL_WAIT = 10.0
 KILL_EVERY = 0.3
 
-# Ends the node calls that a thread waits for, returns how many (rpc.RpcRunner.Abort).
-Abort = Callable[[int], int]
-# ``end_asking`` does so for calls of allocators only: a job that has not begun to execute may be left without their answer.
+# Ends the node calls that a thread waits for, returns how many (rpc.RpcRunner.Abort), unless it turns out, by the second
+# argument, that the thread has gone on to another job.  ``end_asking`` does so for calls of allocators only: a job that has not
+# begun to execute may be left without their answer.
+Abort = Callable[[int, Callable[[], bool]], int]
 # Ends the waits for locks of a job (locking.LockManager.EndWaits).
 EndWaits = Callable[[int], object]
 
@@ -93,10 +94,13 @@ class Canceler:
 
     def EndAsking(self, entry: Entry) -> None:
         """End the calls of allocators until the worker leaves a job that is canceled: a list of them is asked one by one."""
-        thread = self._thread_of(entry.id)
-        if thread is not None:
-            self._end_asking(thread)
+        if self._Strike(entry, self._end_asking) is not None:
             self._ticker.After(KILL_EVERY, lambda: self.EndAsking(entry))
+
+    def _Strike(self, entry: Entry, abort: Abort) -> int | None:
+        """End calls of a job's worker and return their number, or None if the job has none."""
+        thread = self._thread_of(entry.id)
+        return None if thread is None else abort(thread, lambda: self._thread_of(entry.id) == thread)
 
     def _Kill(self, entry: Entry, answer: Pending) -> None:
         """End what the job waits for again and again, until it has ended or the time is over."""
@@ -107,9 +111,7 @@ class Canceler:
             nonlocal aborted
             if answer.done:
                 return
-            thread = self._thread_of(entry.id)
-            if thread is not None:
-                aborted += self._abort(thread)
+            aborted += self._Strike(entry, self._abort) or 0
             self._ticker.After(KILL_EVERY, strike)
 
         def finish() -> None:

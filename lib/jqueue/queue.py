@@ -54,8 +54,8 @@ class JobQueue(Keeper):
     """All live jobs of the cluster.
 
     Methods that change something return a Pending at once, which is completed when the change is acknowledged.  No
-    lock is held while anything is waited for.  ``abort``, ``end_waits`` and ``end_asking`` are described in ``cancel``.  ``announce`` is
-    called for each version of a job that is acknowledged after the start.
+    lock is held while anything is waited for.  ``abort``, ``end_waits`` and ``end_asking`` are described in ``cancel``.
+    ``announce`` is called for each version of a job that is acknowledged after the start.
     """
 
     worker_class = Worker
@@ -65,11 +65,11 @@ class JobQueue(Keeper):
         the_store: store.Store,
         execute: Execute,
         settings: Settings = _NoSettings,
-        abort: Abort = lambda thread: 0,
+        abort: Abort = lambda thread, still: 0,
         end_waits: EndWaits = lambda job_id: None,
         max_live_jobs: int = MAX_LIVE_JOBS,
         announce: Announce = lambda job_id, before, after: None,
-        end_asking: Abort = lambda thread: 0,
+        end_asking: Abort = lambda thread, still: 0,
     ):
         self._store = the_store
         self._announce = announce

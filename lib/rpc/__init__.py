@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from ganeti.rpc.base import Answer, EpochRefused, Gate, Request, Transport
 from ganeti.rpc.procedures import PROCEDURES, Arg, Procedure
-from ganeti.rpc.runner import RpcResult, RpcRunner
+from ganeti.rpc.runner import Notice, RpcResult, RpcRunner
 
 __all__ = [
     "PROCEDURES",
@@ -33,6 +33,7 @@ __all__ = [
     "Arg",
     "EpochRefused",
     "Gate",
+    "Notice",
     "Procedure",
     "Request",
     "RpcResult",

@@ -174,6 +174,10 @@ class _Call:
         self.aborted = False
 
 
+# Seconds after which a call is slow, and what is called then.
+Notice = tuple[float, Callable[[], object]]
+
+
 class RpcRunner(_Calls):
     """Calls procedures on nodes.
 
@@ -201,7 +205,7 @@ class RpcRunner(_Calls):
         self._lock = runtime.Lock()
         self._by_thread: dict[int, _Call] = {}
         self._patience: dict[int, tuple[float, float]] = {}
-        self._notices: dict[int, tuple[float, Callable[[], object]]] = {}
+        self._notices: dict[int, Sequence[Notice]] = {}
         self.times = CallTimes()
 
     def Start(
@@ -237,26 +241,27 @@ class RpcRunner(_Calls):
         return None if patience is None else max(min(patience[0], patience[1] - runtime.Monotonic()), _AT_ONCE)
 
     @contextmanager
-    def Noticing(self, after: float, notice: Callable[[], object]) -> Iterator[None]:
-        """Call ``notice`` on this thread if the next call that it makes takes longer than ``after`` seconds.
+    def Noticing(self, notices: Sequence[Notice]) -> Iterator[None]:
+        """Call each of ``notices`` on this thread when the next call that it makes has taken so many seconds; in ascending order.
 
-        The call goes on meanwhile; ``notice`` must not make one.
+        The call goes on meanwhile; a notice must not make one.
         """
         ident = runtime.ThreadIdent()
-        self._notices[ident] = (after, notice)
+        self._notices[ident] = notices
         try:
             yield
         finally:
             self._notices.pop(ident, None)
 
-    def Abort(self, thread_ident: int, only: str | None = None) -> int:
+    def Abort(self, thread_ident: int, only: str | None = None, still: Callable[[], bool] = lambda: True) -> int:
         """End the calls that a thread waits for, which become failures; return their number.
 
-        ``only``: those of one procedure.  What the nodes did with them stays unknown: only the waiting ends.
+        ``only``: those of one procedure; ``still()``: whether the thread is at work for whom the caller means, looked at once
+        the calls are known.  What the nodes did with them stays unknown: only the waiting ends.
         """
         with self._lock:
             call = self._by_thread.get(thread_ident)
-            if call is None or only not in (None, call.name):
+            if call is None or only not in (None, call.name) or not still():
                 return 0
             call.aborted = True
             requests = list(call.requests)
@@ -286,9 +291,10 @@ class RpcRunner(_Calls):
             self._by_thread[ident] = call
         try:
             self._Submit(procedure, wanted, args, call)
-            after, notice = self._notices.pop(ident, (None, None))
-            if notice is not None and not ready.wait(after):
-                notice()
+            notices, began = self._notices.pop(ident, ()), runtime.Monotonic()
+            for after, notice in notices:
+                if not ready.wait(max(began + after - runtime.Monotonic(), 0.0)):
+                    notice()
             # No time-out here: the transport ends every request at its own one.
             ready.wait()
         finally:

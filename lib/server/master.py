@@ -94,10 +94,10 @@ class Master:
             self._store,
             mcpu.Execute(context),
             self._QueueSettings,
-            self._rpc.Abort,
+            lambda thread, still: self._rpc.Abort(thread, still=still),
             lambda job_id: self._glm.EndWaits(str(job_id)),
             announce=self._events.JobChanged,
-            end_asking=lambda thread: self._rpc.Abort(thread, ask.PROCEDURE),
+            end_asking=lambda thread, still: self._rpc.Abort(thread, ask.PROCEDURE, still),
         )
         owner = (_Ids(constants.MASTERD)[0], users.GroupId(_autoconf.DAEMONS_GROUP))
         self._server = Server(

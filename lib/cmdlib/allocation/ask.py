@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from ganeti import constants, errors, serializer
+from ganeti import constants, errors, locking, serializer
 from ganeti.cmdlib.allocation import answers, clusterdata, hail, requests
+from ganeti.cmdlib.common import ReleaseLocks
 from ganeti.params import disk as disk_params
 
 if TYPE_CHECKING:
     from ganeti import objects
     from ganeti.cmdlib.base import LogicalUnit
     from ganeti.htools.options import Values
+    from ganeti.rpc import Notice
 
 _OPTION = re.compile("[a-zA-Z0-9][a-zA-Z0-9-]{0,60}")
 # Characters of what an allocator says about its choice.
@@ -24,14 +26,23 @@ PROCEDURE = "iallocator_runner"
 # Seconds after which an allocator that runs as a program is slow.
 SLOW = 10.0
 
-Slow = Callable[[str], object]
+
+class Patience(NamedTuple):
+    """How long a program keeps others from choosing: seconds, ``SLOW`` at least; and the command that ends the job's wait."""
+
+    seconds: float = SLOW
+    command: str = "gnt-job cancel --kill --yes-do-it"
+
+
+# For units that ask while they execute, and only submit jobs or show the answer.
+RUNNING = Patience()
 
 _Single = requests.Allocate | requests.Relocate | requests.AllocateSecondary
 _Moving = requests.NodeEvacuate | requests.ChangeGroup | requests.Balance
 
 
 @overload
-def Ask(lu: LogicalUnit, allocator: str, request: _Single, slow: Slow | None = None) -> list[str]: ...
+def Ask(lu: LogicalUnit, allocator: str, request: _Single, patience: Patience = RUNNING) -> list[str]: ...
 @overload
 def Ask(lu: LogicalUnit, allocator: str, request: requests.MultiAllocate) -> requests.Allocated: ...
 @overload
@@ -40,24 +51,24 @@ def Ask(lu: LogicalUnit, allocator: str, request: _Moving) -> requests.Evacuatio
 def Ask(lu: LogicalUnit, allocator: str, request: requests.Capacity) -> list[list[str]]: ...
 
 
-def Ask(lu: LogicalUnit, allocator: str, request: requests.Request, slow: Slow | None = None) -> Any:
+def Ask(lu: LogicalUnit, allocator: str, request: requests.Request, patience: Patience = RUNNING) -> Any:
     """Return what an allocator chose: node uuids, the primary first, ``Allocated`` or ``Evacuation``; see ``requests``.
 
     ``allocator``: a name, or several separated by commas, which are tried in order until one succeeds.  Raises
     OpPrereqError when it finds no place, OpExecError for an answer that cannot be used.  The caller holds the locks that
     keep the answer true.
 
-    ``slow``: called on this thread, with a text that says so, when a program has not answered for ``SLOW`` seconds; the text is
-    written to the job's log without it.
+    When a program has not answered for ``SLOW`` seconds, the job's log says so at once; after those of ``patience``, node-alloc
+    is released, if it is held: the caller must not need it for its promises (doc/design-placement.rst).
     """
     *others, last = _Names(allocator)
     data = _Gather(lu, request)
     for name in others:
         try:
-            return _AskOne(lu, name, request, data, slow)
+            return _AskOne(lu, name, request, data, patience)
         except (errors.OpPrereqError, errors.OpExecError) as err:
             lu.LogWarning(f"{err.args[0]}; the next allocator is tried")
-    return _AskOne(lu, last, request, data, slow)
+    return _AskOne(lu, last, request, data, patience)
 
 
 def _Names(allocator: str) -> list[str]:
@@ -139,13 +150,13 @@ def _InProcess(name: str, options: dict[str, str | None]) -> Values | None:
 
 
 def _AskOne(
-    lu: LogicalUnit, name: str, request: requests.Request, data: clusterdata.ClusterData, slow: Slow | None
+    lu: LogicalUnit, name: str, request: requests.Request, data: clusterdata.ClusterData, patience: Patience
 ) -> Any:
     options = Options(data.snapshot.cluster, request)
     local = _InProcess(name, options)
     reasons: Sequence[str] = ()
     if local is None:
-        response = answers.Parse(name, _RunProgram(lu, name, request, data, options, slow))
+        response = answers.Parse(name, _RunProgram(lu, name, request, data, options, patience))
     else:
         response, reasons = hail.Run(data, request, local, lu.context.allocation)
     if not response.success:
@@ -189,16 +200,21 @@ def _RunProgram(
     request: requests.Request,
     data: clusterdata.ClusterData,
     options: dict[str, str | None],
-    slow: Slow | None = None,
+    patience: Patience = RUNNING,
 ) -> str:
     """Return what a program on the master node prints."""
     message = _Message(data, request)
     master = data.snapshot.cluster.master_node
     text = (
         f"iallocator {name} has been running on {data.snapshot.NodeName(master)} for {SLOW:g} s; it is ended when it takes"
-        f" {constants.RPC_TMO_NORMAL // 60} minutes"
+        f" {constants.RPC_TMO_NORMAL // 60} minutes; '{patience.command} {lu.ec_id}' ends the wait"
     )
-    with lu.rpc.Noticing(SLOW, lambda: (slow or lu.LogInfo)(text)):
+    notices: list[Notice] = [
+        # Past the unit, which may keep its messages until the choice is final.
+        (SLOW, lambda: lu.proc.LogInfo(text)),
+        (patience.seconds, lambda: ReleaseLocks(lu, locking.LEVEL_NODE_ALLOC)),
+    ]
+    with lu.rpc.Noticing(notices):
         result = lu.rpc.call_iallocator_runner(master, name, message, options)
     result.Raise("Failure while running the iallocator script")
     return str(result.payload)

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from ganeti import errors, locking, params
+from ganeti import errors, locking, params, runtime
 from ganeti.cmdlib.allocation import DEFAULT_SHORTCUT, CheckAllocatorOrNode
-from ganeti.cmdlib.allocation.ask import Ask
+from ganeti.cmdlib.allocation.ask import SLOW, Ask, Patience
 from ganeti.cmdlib.allocation.requests import Allocate, AllocateSecondary, Relocate
 from ganeti.cmdlib.base import DeclareAgain, LogicalUnit, Needed
 from ganeti.cmdlib.common import ReleaseLocks
@@ -21,6 +21,8 @@ Request = Allocate | Relocate | AllocateSecondary
 
 # How often nodes are chosen while others change them first.
 MAX_CHOICES = 5
+# How many times as long as it took before an allocator may take, and keep others from choosing, when it is asked again.
+_TIMES = 2
 # Fields of an object that say how often and when it was written.
 _BOOKKEEPING = {"serial_no": 0, "ctime": 0.0, "mtime": 0.0}
 
@@ -81,6 +83,7 @@ class Placement:
         self._caller = _Caller(lu)
         self._nodes: list[str] = []
         self._choices = 0
+        self._longest = 0.0
 
     # --- what the unit calls ------------------------------------------------------------------------------------------
 
@@ -148,24 +151,19 @@ class Placement:
         """Return the allocator's choice and its messages; those of a failure are logged unless ``quiet``."""
         assert self.allocator is not None
         caller = _Caller(self._lu)
+        # Whoever was overtaken once keeps others from choosing as long as its allocator has been seen to need.
+        seconds = SLOW if self._choices == 1 else SLOW + _TIMES * self._longest
+        began = runtime.Monotonic()
         try:
-            return Ask(cast(LogicalUnit, caller), self.allocator, request, self._Slow), caller
+            return Ask(cast(LogicalUnit, caller), self.allocator, request, Patience(seconds, "gnt-job cancel")), caller
         except errors.GenericError as err:
             if quiet:
                 logging.info("Asked again for %s, iallocator '%s' failed: %s", request.name, self.allocator, err)
             else:
                 caller.Report()
             raise
-
-    def _Slow(self, text: str) -> None:
-        """Say at once that an allocator is slow, and let others choose meanwhile: what they take is noticed later.
-
-        Whoever was overtaken once keeps others from choosing (``_Choose``).
-        """
-        lu = self._lu
-        lu.LogInfo(f"{text}; 'gnt-job cancel {lu.ec_id}' ends the wait")
-        if self._choices == 1:
-            ReleaseLocks(lu, locking.LEVEL_NODE_ALLOC)
+        finally:
+            self._longest = max(self._longest, runtime.Monotonic() - began)
 
     def _Free(self) -> set[str]:
         """Return the nodes on which no other job works or wants to."""

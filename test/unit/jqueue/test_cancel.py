@@ -313,7 +313,8 @@ def test_a_job_that_waits_for_allocators_is_canceled_at_once(make, monkeypatch, 
     monkeypatch.setattr(worker, "WAITING_SHOWN_AFTER", shown)
     ended = []
 
-    def end_asking(thread):
+    def end_asking(thread, still):
+        assert still()
         ended.append(thread)
         bench.executor.Open(f"allocator{len(ended)}")
         return 1
@@ -332,7 +333,7 @@ def test_a_job_that_waits_for_allocators_is_canceled_at_once(make, monkeypatch, 
 
 def test_a_job_that_runs_keeps_its_allocator(make):
     ended = []
-    bench = make(end_asking=lambda thread: ended.append(thread) or 1)
+    bench = make(end_asking=lambda thread, still: ended.append(thread) or 1)
     running = bench.Submit("gate g")
     bench.executor.WaitRunning(running)
     assert bench.queue.CancelJob(running).Result(20)[0] is False

@@ -11,7 +11,7 @@ from support.master import Master
 from support.placing import NEW, Allocator, Create, First, Nodes, Prepare
 from support.sidejobs import Holders, SideJob, Until
 
-from ganeti import errors, runtime
+from ganeti import errors, opcodes, runtime
 from ganeti.cmdlib.allocation import ask
 
 OTHER = "other.example.org"
@@ -23,17 +23,25 @@ def four(make: Callable[..., Master]) -> Master:
 
 
 class Hanging:
-    """An allocator that answers its first question when it is told to."""
+    """An allocator that answers one of its questions, by default the first, when it is told to."""
 
-    def __init__(self, master: Master) -> None:
+    def __init__(
+        self,
+        master: Master,
+        question: int = 1,
+        others: Callable[[dict[str, Any]], Any] = First,
+        late: Callable[[dict[str, Any]], Any] = First,
+    ) -> None:
         self.begun, self.go = runtime.Event(), runtime.Event()
+        self._question, self._others, self._late = question, others, late
         self.played: Played = Allocator(master, self._Answer, "slow")
 
     def _Answer(self, message: dict[str, Any]) -> Any:
-        if len(self.played.asked) == 1:
+        if len(self.played.asked) == self._question:
             self.begun.set()
             self.go.wait()
-        return First(message)
+            return self._late(message)
+        return self._others(message)
 
 
 def test_others_choose_while_an_allocator_hangs_and_its_choice_is_made_again(four: Master) -> None:
@@ -56,6 +64,54 @@ def test_others_choose_while_an_allocator_hangs_and_its_choice_is_made_again(fou
     first, second = hanging.played.asked
     assert OTHER not in first["instances"] and OTHER in second["instances"]
     assert Nodes(four, NEW) == ("1",)
+
+
+def test_others_wait_longer_for_whoever_was_overtaken_but_not_for_a_program_that_hangs(four: Master) -> None:
+    """The first question takes five seconds, and its node changes meanwhile; the second one is refused, the third one hangs."""
+
+    def change(message: dict[str, Any]) -> Any:
+        if "restrict-to-nodes" in message["request"]:
+            return "an allocator for 2.x"
+        runtime.Sleep(5)
+        with four.Elsewhere():
+            four.cfg.Update(four.snapshot.nodes[four.nodes[0]].Replace(tags=("rack:2",)))
+        return First(message)
+
+    hanging = Hanging(four, 3, change)
+    Allocator(four)
+    slow = SideJob(four, Create(iallocator="slow", disk_template="plain"), 901)
+    assert hanging.begun.wait(60)
+    began = runtime.Monotonic()
+    assert SideJob(four, Create(OTHER, disk_template="plain"), 902).Result()
+    assert ask.SLOW + 2 * 5 - 2 < runtime.Monotonic() - began < ask.SLOW + 2 * 5 + 30
+    assert len([line for line in slow.callbacks.messages if "has been running" in line]) == 1
+    assert not slow.ended
+    hanging.go.set()
+    slow.Result()
+
+
+@pytest.mark.parametrize("kind", ["evacuation", "several"])
+def test_others_choose_while_an_allocator_hangs_in_a_job_that_runs(four: Master, kind: str) -> None:
+    ops = {
+        "evacuation": opcodes.OpNodeEvacuate(node_name="node1", mode="all", iallocator="slow"),
+        "several": opcodes.OpInstanceMultiAlloc(
+            iallocator="slow", instances=[Create(iallocator=None, disk_template="plain").ToDict()]
+        ),
+    }
+    hanging = Hanging(four, late=lambda message: {"success": False, "info": "no room", "result": []})
+    Allocator(four)
+    slow = SideJob(four, ops[kind], 901)
+    assert hanging.begun.wait(60)
+    assert Holders(four, "node-alloc")
+    began = runtime.Monotonic()
+    assert SideJob(four, Create(OTHER, disk_template="plain"), 902).Result()
+    assert ask.SLOW - 2 < runtime.Monotonic() - began < ask.SLOW + 30
+    assert not slow.ended
+    [text] = [line for line in slow.callbacks.messages if "iallocator slow has been running" in line]
+    assert "'gnt-job cancel --kill --yes-do-it 901' ends the wait" in text
+    hanging.go.set()
+    with pytest.raises(errors.OpPrereqError, match="no room"):
+        slow.Result()
 
 
 def test_a_quick_allocator_is_not_mentioned(four: Master) -> None:
