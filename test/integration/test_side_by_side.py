@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.patience import MOST
-from support.realcluster import FollowJob, RealCluster, WaitUntil
+from support.realcluster import ALLOCATOR_DIR, FollowJob, RealCluster, WaitUntil
 from support.virtualnode import TOP
 
 COMMAND = "import sys; from ganeti.cli.main import Main; sys.argv[0] = sys.argv.pop(1); sys.exit(Main())"
@@ -106,6 +106,27 @@ def test_hail_places_an_instance_while_another_one_is_being_installed(cluster: R
             f"Selected nodes for instance beside.example.com via iallocator hail: {nodes[0]}" in str(message)
             for message in messages
         )
+
+
+def test_a_job_that_waits_for_a_hanging_allocator_is_canceled_at_once(cluster: RealCluster) -> None:
+    node, go = cluster[0], os.path.join(cluster.base, "go")
+    begun = os.path.join(cluster.base, "begun")
+    text = f"#!/bin/sh\ntouch {begun}\nwhile [ ! -e {go} ]; do sleep 0.05; done\n"
+    program = os.path.join(cluster.base, ALLOCATOR_DIR, "hanging")
+    os.makedirs(os.path.dirname(program))
+    with open(program, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    os.chmod(program, 0o755)
+    with node.Client() as client:
+        job = client.SubmitJob([{**Create(cluster, "never", 1, pnode=None, iallocator="hanging"), "reason": []}])
+        WaitUntil(lambda: os.path.exists(begun), "the allocator runs")
+        assert client.CancelJob(job) == [True, f"Job {job} canceled"]
+        assert client.QueryJobs([job], ["status"]) == [["canceled"]]
+        assert ["never.example.com"] not in client.QueryInstances([], ["name"])
+        # It runs on, and keeps nobody from choosing.
+        Do(client, Create(cluster, "after", 1, pnode=None, iallocator="hail"))
+    with open(go, "w", encoding="utf-8"):
+        pass
 
 
 @pytest.mark.req("D20-GOAL-03")

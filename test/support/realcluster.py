@@ -33,7 +33,7 @@ from support.patience import Deadline
 from support.virtualnode import VirtualNode
 
 START_TIMEOUT = 60
-OS_DIR, ES_DIR = "os", "extstorage"
+OS_DIR, ES_DIR, ALLOCATOR_DIR = "os", "extstorage", "allocators"
 _FOLDERS = (
     "var/lib/ganeti/queue/archive",
     "var/lib/ganeti/rapi",
@@ -126,12 +126,13 @@ class RealNode(VirtualNode):
         return done
 
     def Program(self, daemon: str) -> str:
-        """The daemon as a Python program, built for operating systems and providers in the cluster's own directory."""
+        """The daemon as a Python program, built for operating systems, providers and allocators in the cluster's own directory."""
         base = os.path.dirname(self.root)
         return (
             "import sys; from ganeti import pathutils\n"
             f"pathutils.OS_SEARCH_PATH = ({os.path.join(base, OS_DIR)!r},)\n"
             f"pathutils.ES_SEARCH_PATH = ({os.path.join(base, ES_DIR)!r},)\n"
+            f"pathutils.IALLOCATOR_SEARCH_PATH = ({os.path.join(base, ALLOCATOR_DIR)!r},)\n"
             f"from {_MAINS[daemon]} import Main; sys.exit(Main())"
         )
 
