@@ -120,6 +120,7 @@ def test_a_job_that_waits_for_a_hanging_allocator_is_canceled_at_once(cluster: R
     with node.Client() as client:
         job = client.SubmitJob([{**Create(cluster, "never", 1, pnode=None, iallocator="hanging"), "reason": []}])
         WaitUntil(lambda: os.path.exists(begun), "the allocator runs")
+        WaitUntil(lambda: client.QueryJobs([job], ["status"]) == [["waiting"]], "the job is shown as waiting")
         assert client.CancelJob(job) == [True, f"Job {job} canceled"]
         assert client.QueryJobs([job], ["status"]) == [["canceled"]]
         assert ["never.example.com"] not in client.QueryInstances([], ["name"])
