@@ -94,24 +94,18 @@ class Master:
             self._store,
             mcpu.Execute(context),
             self._QueueSettings,
-            lambda thread, still: self._rpc.Abort(thread, still=still),
+            self._EndCalls,
             lambda job_id: self._glm.EndWaits(str(job_id)),
             announce=self._events.JobChanged,
-            end_asking=lambda thread, still: self._rpc.Abort(thread, ask.PROCEDURE, still),
+            end_asking=self._EndAsking,
         )
         owner = (_Ids(constants.MASTERD)[0], users.GroupId(_autoconf.DAEMONS_GROUP))
         self._server = Server(
             (pathutils.MASTER_SOCKET, pathutils.QUERY_SOCKET), self._MakeHandlers(cfg).Handle, owner=owner
         )
+        texts = exporting.SsconfTexts() if exporting.MasterWritesSsconf() else None
         self._exporter = export.ExporterThread(
-            self.exporter_class(
-                self._own,
-                exporting.FileOwners(),
-                exporting.SsconfTexts() if exporting.MasterWritesSsconf() else None,
-                serving=True,
-                look=opener.look,
-            ),
-            self._store,
+            self.exporter_class(self._own, exporting.FileOwners(), texts, serving=True, look=opener.look), self._store
         )
         self._pusher = SsconfPusher(self._store, cfg.Snapshot, self._rpc)
         self._keeper = MirrorKeeper(
@@ -121,6 +115,12 @@ class Master:
             lambda ops: self._queue.SubmitJob(ops, to_drained=True),
             self._queue.StatusOf,
         )
+
+    def _EndCalls(self, thread: int, still: Callable[[], bool]) -> int:
+        return self._rpc.Abort(thread, still=still)
+
+    def _EndAsking(self, thread: int, still: Callable[[], bool]) -> int:
+        return self._rpc.Abort(thread, ask.PROCEDURE, still)
 
     def _MakeHandlers(self, cfg: ConfigWriter) -> Handlers:
         meter = Meter(

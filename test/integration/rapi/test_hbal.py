@@ -60,7 +60,9 @@ def test_a_cluster_out_of_balance_is_balanced_by_jobs_of_the_remote_interface(cl
     cluster[0].Write("/token", token, 0o600)
     done = cluster[0].Run(_Words(cluster, "-X", login="/token"), timeout=200)
     assert done.returncode == 1, done
-    assert "403 This needs a token with the role operate" in done.stderr and done.stderr.endswith("Error: Aborting.\n"), done
+    assert "403 This needs a token with the role operate" in done.stderr and done.stderr.endswith(
+        "Error: Aborting.\n"
+    ), done
     assert _Jobs(cluster) == []
 
     by_luxi = cluster[0].Run([HBAL, f"-L{cluster[0].Path('/var/run/ganeti/socket/ganeti-query')}", "-C"], timeout=200)
