@@ -185,6 +185,9 @@ def MakeUserKey(kind: str, bits: int, suffix: str = "") -> str:
     result = runtime.RunCmd(BuildKeygen(kind, bits, private), timeout=_KEYGEN_TIMEOUT)
     if result.failed:
         raise errors.SshUpdateError(f"Could not make the SSH key {private}: {result.fail_reason}")
+    # ssh-keygen leaves it to the system when they reach the disk; others soon trust it.
+    for path, mode in ((private, 0o600), (public, 0o644)):
+        runtime.WriteFile(path, runtime.ReadFile(path, _LIMIT), mode=mode)
     return runtime.ReadText(public, _LIMIT).strip()
 
 

@@ -11,7 +11,7 @@ import contextlib
 import io
 import shlex
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from simulated import Invocation, Machine, Process, Program, World
 from simulated.side import Side
@@ -45,32 +45,40 @@ class Happened(NamedTuple):
     text: str
 
 
-class _CountingSide(Side):
-    """The side of the command's process."""
+class Cutter(Protocol):
+    """Whoever counts the steps of a process, and disturbs them."""
 
-    def __init__(self, process: Process, machines: Machines):
+    steps: list[str]
+
+    def Reach(self, number: int, when: str) -> None: ...
+
+
+class CountingSide(Side):
+    """The side of a process whose steps are counted."""
+
+    def __init__(self, process: Process, cutter: Cutter):
         super().__init__(process)
-        self._machines = machines
+        self._cutter = cutter
 
     def _Step(self, what: str, action: Callable[[], Any]) -> Any:
-        number = len(self._machines.steps)
-        self._machines.steps.append(what)
-        self._machines.Reach(number, BEFORE)
+        number = len(self._cutter.steps)
+        self._cutter.steps.append(what)
+        self._cutter.Reach(number, BEFORE)
         result = action()
-        self._machines.Reach(number, AFTER)
+        self._cutter.Reach(number, AFTER)
         return result
 
     def WriteFile(self, path: str, data: bytes, mode: int, uid: int, gid: int, sync: bool) -> None:
-        self._Step(f"write {path}", lambda: super(_CountingSide, self).WriteFile(path, data, mode, uid, gid, sync))
+        self._Step(f"write {path}", lambda: super(CountingSide, self).WriteFile(path, data, mode, uid, gid, sync))
 
     def RemoveFile(self, path: str, sync: bool = False) -> None:
-        self._Step(f"remove {path}", lambda: super(_CountingSide, self).RemoveFile(path, sync))
+        self._Step(f"remove {path}", lambda: super(CountingSide, self).RemoveFile(path, sync))
 
     def Rename(self, source: str, target: str, sync: bool = True) -> None:
-        self._Step(f"rename {source}", lambda: super(_CountingSide, self).Rename(source, target, sync))
+        self._Step(f"rename {source}", lambda: super(CountingSide, self).Rename(source, target, sync))
 
     def RunCmd(self, argv: Any, *args: Any, **options: Any) -> Any:
-        return self._Step(f"run {' '.join(argv)}", lambda: super(_CountingSide, self).RunCmd(argv, *args, **options))
+        return self._Step(f"run {' '.join(argv)}", lambda: super(CountingSide, self).RunCmd(argv, *args, **options))
 
 
 class Machines:
@@ -179,7 +187,7 @@ class Machines:
 
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             self._process = self.master.StartProcess(run, "command")
-            self._process.side = _CountingSide(self._process, self)
+            self._process.side = CountingSide(self._process, self)
             self.world.Run(until=lambda: not self._process.alive)
         self._cut = None
         error = self._process.error

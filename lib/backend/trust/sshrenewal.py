@@ -132,21 +132,32 @@ class _Renewal:
         """Put each node's new key in the place of the old one."""
 
         def use(row: _Row) -> None:
-            commands = []
-            for new, current in self._Moves():
-                paths = [runtime.ShellQuote(pathutils.ExchangeNodeRoot(row.name, path)) for path in (new, current)]
-                commands.append(f"mv -f {paths[0]} {paths[1]}")
-            self._others.Run(row.name, " && ".join(commands))
+            (new, current), (new_public, public) = (
+                [runtime.ShellQuote(pathutils.ExchangeNodeRoot(row.name, path)) for path in pair]
+                for pair in self._Moves()
+            )
+            folder = runtime.ShellQuote(pathutils.ExchangeNodeRoot(row.name, ssh.UserDir()))
+            # ssh can do without the public half, but not with that of another key.  A node that loses its power must not be
+            # back at its old key when the others have forgotten that.
+            self._others.Run(
+                row.name,
+                f"rm -f {public} && mv -f {new} {current} && mv -f {new_public} {public} && sync {folder}",
+            )
 
         self._Each(use)
         # With the old one it can still reach those that failed.
-        if self._others.failures:
+        if self._others.failures or not self._own:
             return
-        for new, current in self._Moves() if self._own else ():
-            files.BackUp(current)
-            runtime.Rename(new, current)
+        (new, current), (new_public, public) = self._Moves()
+        # At no moment is there none: without a key the master would reach nobody any more.
+        for path in (current, public):
+            files.KeepCopy(path)
+        runtime.RemoveFile(public, sync=True)
+        runtime.Rename(new, current)
+        runtime.Rename(new_public, public)
 
     def _Moves(self) -> list[tuple[str, str]]:
+        """Return for the private and for the public half where the new one is, and where that in use."""
         return list(zip(ssh.UserKeyFiles(self._kind, _NEW_SUFFIX), ssh.UserKeyFiles(self._kind), strict=True))
 
     def _Remove(self) -> None:
