@@ -21,7 +21,7 @@ from ganeti.config import ConfigWriter, VotersOf
 from ganeti.master.querydata import QueryData
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import SnapshotResolver
-from ganeti.store import Row
+from ganeti.store import Member, Row, election
 from ganeti.store.files import adopt
 from support import drivers
 from support.lockwatch import LockWatch
@@ -53,6 +53,10 @@ class Callbacks(mcpu.OpExecCbBase):
     @property
     def messages(self) -> list[str]:
         return [message for kind, message in self.log if kind == constants.ELOG_MESSAGE]
+
+
+class KilledMeanwhile(Exception):
+    """The master daemon was killed while it worked."""
 
 
 class Master:
@@ -87,8 +91,25 @@ class Master:
         root = change(ExampleOn([node.member for node in self.all[:count]], candidates))
         for node in self.all[:count]:
             node.WriteSsconf(root)
+        self._Start(lambda: self._Found(root))
+
+    def _Start(self, first: Callable[[], None]) -> None:
+        self._tasks = None
         self._masterd = self.all[0].machine.StartProcess(self._Masterd, "masterd")
-        self.Perform(lambda: self._Open(root))
+        self.Perform(first)
+
+    def Kill(self) -> None:
+        """The master daemon is killed, and with it the job that it runs."""
+        self._masterd.Kill()
+
+    @property
+    def alive(self) -> bool:
+        return bool(self._masterd.alive)
+
+    def Restart(self) -> None:
+        """The master daemon starts again on its node, whose node daemon runs; no job is left of the one before."""
+        self.Kill()
+        self._Start(self._Continue)
 
     def _Masterd(self) -> None:
         """Carries out what tests want to happen in this process."""
@@ -101,33 +122,59 @@ class Master:
                 outcome.append((None, err))
 
     def Perform(self, function: Callable[[], Any]) -> Any:
-        """Calls a function inside the master daemon; returns or raises what it does."""
+        """Calls a function inside the master daemon; returns or raises what it does.
+
+        KilledMeanwhile where the daemon was killed before the end.
+        """
         self.world.Run(until=lambda: self._tasks is not None)
         outcome: list[tuple[Any, BaseException | None]] = []
+        masterd = self._masterd
         self._tasks.put((function, outcome))
-        self.world.Run(until=lambda: outcome)
+        self.world.Run(until=lambda: outcome or not masterd.alive)
+        if not outcome:
+            raise KilledMeanwhile
         [(result, error)] = outcome
         if error is not None:
             raise error
         return result
 
-    def _Open(self, root: objects.Snapshot) -> None:
+    def _Found(self, root: objects.Snapshot) -> None:
         members = [node.member for node in self.all[: self._count]]
         voters = [member for member in members if root.nodes[member.uuid].master_candidate]
+        self._Open(
+            lambda own, wire, options: adopt.FoundStore(
+                own,
+                members[0],
+                root.cluster.uuid,
+                members,
+                voters,
+                [Row(*row) for row in root.ToRows()],
+                wire,
+                candidates_now=self._Candidates,
+                **options,
+            )
+        )
+        self._MakeInstances(self.cfg.Snapshot())
+        self._Watch()
+
+    def _Continue(self) -> None:
+        members = [node.member for node in self.all[: self._count]]
+        self._Open(
+            lambda own, wire, options: election.BecomeMaster(
+                own, members[0], members, wire, candidates=self._Candidates, **options
+            )
+        )
+        self._Watch()
+
+    def _Candidates(self) -> list[Member] | None:
+        return VotersOf(self.cfg.Snapshot()) if self.cfg else None
+
+    def _Open(self, make: Callable[[Any, Any, dict[str, Any]], Any]) -> None:
+        self.cfg = None
         own = self.all[0].NewStore()
         wire = SimulatedTransport(self.network)
-        self.store = adopt.FoundStore(
-            own,
-            members[0],
-            root.cluster.uuid,
-            members,
-            voters,
-            [Row(*row) for row in root.ToRows()],
-            wire,
-            lost=self.lost.append,
-            candidates_now=lambda: VotersOf(self.cfg.Snapshot()) if self.cfg else None,
-            resolve=SnapshotResolver(lambda: self.cfg.Snapshot()),
-        )
+        options = {"lost": self.lost.append, "resolve": SnapshotResolver(lambda: self.cfg.Snapshot())}
+        self.store = make(own, wire, options)
         self.own = own
         self.cfg = ConfigWriter(self.store)
         self.rpc = RpcRunner(
@@ -147,7 +194,8 @@ class Master:
             proofs.FromPayloads,
         )
         self.context = mcpu.Context(self.cfg, self.glm, self.rpc, self.store, self.rpc.call_hooks_runner, query)
-        self._MakeInstances(root)
+
+    def _Watch(self) -> None:
         self._watch = LockWatch(self.glm, self.cfg)
         self.store.Listen(self._watch.Acknowledged)
         for node in self.all:

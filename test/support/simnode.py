@@ -267,6 +267,22 @@ class SimNode:
         self.Call(self._MakeFolders)
         self.Start()
 
+    def Reboot(self) -> None:
+        """The power fails for a moment; for ``World.Schedule``."""
+
+        def boot() -> None:
+            self._MakeFolders()
+            self.Start()
+
+        self.machine.PowerOff()
+        self.machine.PowerOn()
+        self.machine.StartProcess(boot, "boot")
+
+    @property
+    def noded(self) -> Any:
+        """The process of the node daemon."""
+        return self._noded
+
     def Stop(self) -> None:
         """Ends the node daemon: connections are refused."""
         self._noded.Kill()

@@ -33,7 +33,6 @@ _WORDS = {
     "confd_hmac_key": "--new-confd-hmac-key",
     "renew_ssh_keys": "--new-ssh-keys",
 }
-_SSH_AGAIN = "'gnt-cluster renew-crypto --new-ssh-keys'"
 
 
 class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
@@ -85,7 +84,16 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
 
     def _Again(self) -> str:
         words = [word for name, word in _WORDS.items() if getattr(self.op, name)]
-        return "'" + " ".join(["gnt-cluster", "renew-crypto", *words]) + "'"
+        return _Command([*words, *self._KeyWords()])
+
+    def _KeyWords(self) -> list[str]:
+        """Return the options that say which SSH keys are wanted."""
+        words = []
+        if self.op.ssh_key_type is not None:
+            words.append(f"--ssh-key-type={self.op.ssh_key_type}")
+        if self.op.ssh_key_bits is not None:
+            words.append(f"--ssh-key-bits={self.op.ssh_key_bits}")
+        return words
 
     def _TellOffline(self) -> None:
         for node in self.snapshot.nodes.values():
@@ -116,15 +124,16 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
             kind,
             bits,
         ).values()
-        result.Raise("Could not renew the SSH keys")
+        again = _Command(["--new-ssh-keys", *self._KeyWords()])
+        result.Raise(f"Could not renew the SSH keys; once that is repaired, {again} continues")
         failures = result.payload or []
         for name, problem in failures:
-            self.LogWarning(f"SSH keys on node {name}: {problem}", hint=_Hint(name, _SSH_AGAIN))
+            self.LogWarning(f"SSH keys on node {name}: {problem}", hint=_Hint(name, again))
         if failures:
             names = ", ".join(NiceSort({name for name, _ in failures}))
             raise errors.OpExecError(
                 f"The SSH keys were not replaced everywhere ({names}); old and new ones are accepted until"
-                f" {_SSH_AGAIN} has completed it"
+                f" {again} has completed it"
             )
         self.cfg.Update(self.snapshot.cluster.Replace(ssh_key_type=kind, ssh_key_bits=bits), self.ec_id)
 
@@ -156,7 +165,10 @@ class Renewal:
         self._reports = self._Look()
         own = self._reports[self._master]
         if own is None:
-            raise errors.OpExecError(f"The master's own node daemon does not answer: {self._failures[self._master]}")
+            raise errors.OpExecError(
+                f"The master's own node daemon does not answer: {self._failures[self._master]}",
+                hint=f"start it, then run {self._again} again",
+            )
         unfinished = {kind: renewal.Unfinished(held) for kind, held in own.secrets.items()}
         secrets = {kind: digest for kind, digest in unfinished.items() if digest is not None}
         for kind in secrets:
@@ -225,7 +237,10 @@ class Renewal:
         digest = renewal.Digest(kind, content.encode())
         self._made[digest] = content
         [result] = self._lu.rpc.call_crypto_stage([self._master], kind, content).values()
-        result.Raise(f"The master's own node daemon does not accept {SECRETS[kind].name}")
+        result.Raise(
+            f"The master's own node daemon does not accept {SECRETS[kind].name}; once that is repaired,"
+            f" {self._again} continues"
+        )
         return digest
 
     def _Content(self, kind: str, digest: str) -> bytes | str:
@@ -315,6 +330,10 @@ class Renewal:
             if all(has is not None and arrived(has) for has in reports.values()):
                 return
             runtime.Sleep(_STEP)
+
+
+def _Command(words: Sequence[str]) -> str:
+    return "'" + " ".join(["gnt-cluster", "renew-crypto", *words]) + "'"
 
 
 def _Hint(name: str, again: str) -> str:

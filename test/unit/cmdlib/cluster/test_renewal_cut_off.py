@@ -1,0 +1,310 @@
+"""gnt-cluster renew-crypto, disturbed before and after each call and each file of it: nobody is locked out, and the command
+that is named finishes the work.
+
+The nodes are simulated ones that run the node daemon's own procedures, with real certificates.  After every single step each
+candidate, which could become master now, and each node accept each other.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import random
+import re
+from typing import Any, NamedTuple
+
+import pytest
+from support import cutting
+from support.cutting import AFTER, BEFORE, CountingSide
+from support.master import KilledMeanwhile, Master
+from support.simnode import SimNode
+
+from ganeti import errors, objects, opcodes, pathutils, renewal, runtime, x509
+from ganeti.renewal import CLIENT, NEXT, OLD, SECRETS
+
+# How many of all the cuts one seed tries.
+SAMPLE = int(os.environ.get("CUTS", "12"))
+# What can happen to the machine on which the step is, or to the job.
+KILLED = "the master daemon is killed"
+POWER = "the power fails for a moment"
+FULL = "the disk is full for some minutes"  # jobs of a master without room wait
+SILENT = "the network is lost"
+HAPPENINGS = (KILLED, POWER, FULL, SILENT)
+NODES, CANDIDATES = 4, 3  # without one of its candidates the store still has a quorum
+OPTIONS = {
+    "--new-cluster-certificate": "cluster_certificate",
+    "--new-node-certificates": "node_certificates",
+    "--new-confd-hmac-key": "confd_hmac_key",
+    "--new-ssh-keys": "renew_ssh_keys",
+}
+_ADVICE = re.compile(r"'gnt-cluster renew-crypto ([^']*)'")
+_MINUTES = 200.0
+_LISTED = pathutils.SsconfFile("master_candidates_certs")
+
+
+class Cut(NamedTuple):
+    number: int
+    when: str
+    what: str
+
+
+@functools.cache
+def _Server() -> str:
+    return x509.MakeServerPem()
+
+
+@functools.cache
+def _Client(name: str) -> str:
+    return x509.MakeClientPem(_Server(), name)
+
+
+@functools.cache
+def _Sha(pem: bytes) -> str:
+    return x509.Sha256(pem)
+
+
+_SignedBy = functools.cache(x509.IsSignedBy)
+_Digest = functools.cache(x509.Digest)
+
+
+class Scene(Master):
+    """Four nodes, three of them candidates, with certificates as a cluster has them."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.stepping: list[SimNode] = []
+        self.where: list[SimNode] = []
+        self.silent: set[str] = set()
+        self.broken: list[str] = []
+        self._cut: Cut | None = None
+        self._open: dict[tuple[str, str], int] = {}
+        super().__init__(NODES, candidates=CANDIDATES, change=_Furnished)
+        for node in self.all:
+            node.Write(pathutils.NODED_CERT_FILE, _Server())
+            node.Write(pathutils.NODED_CLIENT_CERT_FILE, _Client(node.name))
+            node.Write(pathutils.CONFD_HMAC_KEY, "the first key\n")
+            node.edits = {name: functools.partial(self._Answered, node, name) for name in _CALLS}
+            node.before = functools.partial(self._Called, node)
+        self.world.RunFor(60)  # everything is written down
+
+    def _Open(self, make: Any) -> None:
+        super()._Open(make)
+        self.store.Listen(lambda _position, _rows: self._Spread())
+        self._Spread()
+
+    def _Spread(self) -> None:
+        """The lists of candidates reach the nodes by themselves."""
+        for node in self.all:
+            if node.machine.on and node.name not in self.silent and not node.machine.disk_full:
+                node.WriteSsconf(self.snapshot)
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _Count(self, node: SimNode) -> None:
+        """From now on the node daemon's files are steps."""
+        node.noded.side = _NodeSide(node.noded, self, node)
+
+    def _Called(self, node: SimNode, name: str, _args: object) -> None:
+        if name in _CALLS:
+            self._open[node.name, name] = number = len(self.steps)
+            self.Note(node, name)
+            self.Reach(number, BEFORE)
+
+    def _Answered(self, node: SimNode, name: str, answer: Any) -> Any:
+        self.Reach(self._open[node.name, name], AFTER)
+        return answer
+
+    def Note(self, node: SimNode, what: str) -> None:
+        self.steps.append(f"{node.name.partition('.')[0]}: {what}")
+        self.where.append(node)
+
+    def Reach(self, number: int, when: str) -> None:
+        self._CheckTrust(f"{when} {self.steps[number]}")
+        if self._cut is not None and self._cut[:2] == (number, when):
+            cut, self._cut = self._cut, None
+            self._Happen(cut.what, self.where[number])
+
+    def _Happen(self, what: str, node: SimNode) -> None:
+        if what == KILLED:
+            self.world.Schedule(0, self.Kill)
+        elif what == POWER:
+            self.world.Schedule(0, node.Reboot)
+        elif what == FULL:
+            node.machine.disk_full = True
+            self.world.Schedule(_MINUTES, self._MakeRoom)
+        elif node is not self[0]:
+            self.silent.add(node.name)
+            self.network.Partition([node.name], [other.name for other in self.all if other is not node])
+        runtime.Sleep(0.001)
+
+    def _MakeRoom(self) -> None:
+        for node in self.all:
+            node.machine.disk_full = False
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def _CheckTrust(self, moment: str) -> None:
+        """Each candidate could be the master now: it and every node accept each other."""
+        for one, other in itertools.product(self.all[:CANDIDATES], self.all):
+            client, mine, theirs = Content(one, CLIENT.path), Trusted(one), Trusted(other)
+            listed = (Content(other, _LISTED) or b"").decode()
+            shown = Content(other, pathutils.NODED_CERT_FILE)
+            if client is None or shown is None:
+                self.broken.append(f"{moment}: {one.name} or {other.name} has no certificate")
+                continue
+            if not any(_SignedBy(client, pem, CLIENT.path) for pem in theirs):
+                self.broken.append(f"{moment}: {other.name} does not know who signed the certificate of {one.name}")
+            if _Digest(client, CLIENT.path) not in listed:
+                self.broken.append(f"{moment}: {other.name} does not accept the certificate of {one.name}")
+            if shown not in mine:
+                self.broken.append(f"{moment}: {one.name} does not accept the certificate that {other.name} shows")
+
+    def CheckRenewed(self, words: list[str]) -> None:
+        """Everybody uses and accepts the same, nothing is left of what was, and what was asked for is new."""
+        self._CheckTrust("at the end")
+        assert self.broken == [], self.broken[0]
+        for kind, secret in SECRETS.items():
+            contents = {Content(node, secret.path) for node in self.all}
+            assert len(contents) == 1, kind
+            assert not any(Content(node, secret.path + suffix) for node in self.all for suffix in (NEXT, OLD)), kind
+        assert not any(Content(node, CLIENT.path + NEXT) for node in self.all)
+        if "--new-confd-hmac-key" in words:
+            assert Content(self[0], pathutils.CONFD_HMAC_KEY) != b"the first key\n"
+        if "--new-cluster-certificate" in words:
+            assert Content(self[0], pathutils.NODED_CERT_FILE) != _Server().encode()
+        for node in self.all:
+            pem = Content(node, CLIENT.path)
+            assert pem is not None and _SignedBy(pem, Content(self[0], pathutils.NODED_CERT_FILE), CLIENT.path)
+            assert "--new-node-certificates" not in words or pem != _Client(node.name).encode()
+        certs = self.Perform(lambda: self.snapshot.cluster.candidate_certs)
+        assert certs == {node.member.uuid: node.Digest() for node in self.all[:CANDIDATES]}
+
+    # --- acting -------------------------------------------------------------------------------------------------------
+
+    def Renew(self, words: list[str], cut: Cut | None = None) -> cutting.Happened:
+        """Run the command; what it prints besides its progress."""
+        self.steps.clear()
+        self.where.clear()
+        self._cut = cut
+        for node in self.all:
+            self._Count(node)
+        op = opcodes.OpClusterRenewCrypto(**{OPTIONS[word]: True for word in words})
+        said, code = "", 0
+        try:
+            self.Perform(lambda: self.Run(op))
+        except KilledMeanwhile:
+            return cutting.Happened(None, "")
+        except errors.GenericError as err:
+            said, code = f"{err} {getattr(err, 'hint', None) or ''}", 1
+        self._cut = None
+        warned = [text for text in self.last.messages if text.startswith((" - WARNING", "      Hint"))]
+        return cutting.Happened(code, "\n".join([said, *warned]).strip())
+
+    def Heal(self) -> None:
+        self.silent.clear()
+        self.network.Heal()
+        self._MakeRoom()
+        self.world.RunFor(60)
+        if not self.alive:
+            self.Restart()
+        self.Perform(self._Spread)
+
+
+_CALLS = ("crypto_look", "crypto_stage", "crypto_certify", "crypto_activate", "crypto_withdraw")
+
+
+class _NodeSide(CountingSide):
+    """The side of a node daemon; its files of keys are steps, with what lies in its copy of the store another has to do."""
+
+    def __init__(self, process: Any, scene: Scene, node: SimNode):
+        super().__init__(process, scene)
+        self._scene = scene
+        self._node = node
+
+    def _Step(self, what: str, action: Any) -> Any:
+        if not any(what.partition(" ")[2].startswith(path) for path in _SECRET_FILES):
+            return action()
+        number = len(self._scene.steps)
+        self._scene.Note(self._node, what)
+        self._scene.Reach(number, BEFORE)
+        result = action()
+        self._scene.Reach(number, AFTER)
+        return result
+
+
+_SECRET_FILES = (CLIENT.path, *(secret.path for secret in SECRETS.values()))
+
+
+def _Furnished(root: objects.Snapshot) -> objects.Snapshot:
+    certs = {node.uuid: x509.Digest(_Client(node.name)) for node in root.nodes.values() if node.master_candidate}
+    cluster = root.cluster.Replace(candidate_certs=certs, modify_ssh_setup=False)
+    return root.Replace(cluster=cluster, instances={}, disks={})
+
+
+def Content(node: SimNode, path: str) -> bytes | None:
+    """What a file holds now; the disk is looked at, not the machine asked."""
+    try:
+        return bytes(node.machine.disk.FindFile(path).data)
+    except FileNotFoundError:
+        return None
+
+
+def Trusted(node: SimNode) -> list[bytes]:
+    return [pem for path in renewal.Paths(pathutils.NODED_CERT_FILE) if (pem := Content(node, path))]
+
+
+def Disturbed(words: list[str], cut: Cut) -> None:
+    """Raise AssertionError unless what a disturbed run says is true and helps, and the command that is named finishes."""
+    scene = Scene()
+    try:
+        happened = scene.Renew(words, cut)
+        scene.Heal()
+        assert scene.broken == [], (scene.broken[0], happened.text)
+        if happened.code == 0:
+            scene.CheckRenewed(words)
+        found = _ADVICE.search(happened.text)
+        assert found or not happened.code, f"no command is named: {happened.text}"
+        again = scene.Renew(found[1].split() if found else words)
+        assert again == (0, ""), (again.text, happened.text)
+        scene.CheckRenewed(words)
+    finally:
+        scene.Close()
+
+
+def _Steps(words: list[str]) -> list[str]:
+    scene = Scene()
+    try:
+        done = scene.Renew(words)
+        assert done == (0, ""), done.text
+        scene.CheckRenewed(words)
+        return list(scene.steps)
+    finally:
+        scene.Close()
+
+
+@pytest.mark.limit(300)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--new-cluster-certificate", "--new-confd-hmac-key"],
+        ["--new-node-certificates"],
+    ],
+    ids=["shared", "nodes"],
+)
+def test_whatever_happens_at_any_step_nobody_is_locked_out_and_the_command_that_is_named_finishes(
+    words: list[str],
+) -> None:
+    """SAMPLE of all cuts, as the seed has it; CUTS=10000 tries every one."""
+    steps = _Steps(words)
+    cuts = [
+        Cut(number, when, what)
+        for number, when, what in itertools.product(range(len(steps)), (BEFORE, AFTER), HAPPENINGS)
+    ]
+    problems = []
+    for cut in random.Random(os.environ.get("SEED", "1")).sample(cuts, min(SAMPLE, len(cuts))):
+        try:
+            Disturbed(words, cut)
+        except AssertionError as err:
+            problems.append(f"{cut.when} '{steps[cut.number]}' {cut.what}: {err}")
+    assert not problems, f"{len(problems)}:\n" + "\n\n".join(problems)
