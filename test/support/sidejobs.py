@@ -8,7 +8,7 @@ from typing import Any
 from ganeti import mcpu, opcodes, runtime
 from support.master import Callbacks, Master
 
-_LONG = 300.0
+_LONG = 900.0
 
 
 def Until(condition: Callable[[], Any]) -> None:

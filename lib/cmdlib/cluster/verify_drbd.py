@@ -43,7 +43,8 @@ def CheckNode(report: Report, image: NodeImage, snapshot: objects.Snapshot, answ
     if isinstance(minors, list):
         _CheckMinors(report, image, snapshot, frozenset(minors))
     else:
-        report.Error("ENODEDRBD", NODE, name, f"the DRBD minors in use cannot be read: {minors or 'no answer'}")
+        text = f"the DRBD minors in use cannot be read: {minors or 'no answer'}"
+        report.Error("ENODEDRBD", NODE, name, text, lasting=True)
     version = str(answer.get(_VERSION) or "")
     if _IS_VERSION.match(version):
         image.drbd_version = version

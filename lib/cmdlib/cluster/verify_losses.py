@@ -12,20 +12,20 @@ from ganeti.params import hv
 
 if TYPE_CHECKING:
     from ganeti import objects
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.rpc import RpcRunner
 
 # Instances of one node that are named with what would help.
 _EXAMPLES = 5
 
 
-def _Ask(lu: LogicalUnit, nodes: Collection[str]) -> proofs.Proof | None:
+def _Ask(rpc: RpcRunner, snapshot: objects.Snapshot, nodes: Collection[str]) -> proofs.Proof | None:
     """Return what follows from what nodes have; those that do not answer count as offline."""
-    snapshot, cluster = lu.snapshot, lu.snapshot.cluster
+    cluster = snapshot.cluster
     hypervisors = list(cluster.enabled_hypervisors)
     hvparams = hv.OfCluster(cluster)
     first = hypervisors[0]
-    info = lu.rpc.call_node_info(nodes, disk_params.StorageUnits(cluster), [[first, hvparams[first]]])
-    guests = lu.rpc.call_all_instances_info(nodes, hypervisors, hvparams)
+    info = rpc.call_node_info(nodes, disk_params.StorageUnits(cluster), [[first, hvparams[first]]])
+    guests = rpc.call_all_instances_info(nodes, hypervisors, hvparams)
     return proofs.FromPayloads(snapshot, _Payloads(info), _Payloads(guests))
 
 
@@ -33,17 +33,23 @@ def _Payloads(answers: Mapping[str, Any]) -> dict[str, Any]:
     return {uuid: answer.payload for uuid, answer in answers.items() if not answer.fail_msg}
 
 
-def Check(lu: LogicalUnit, report: Report, members: Iterable[objects.Node], locked: Collection[str]) -> None:
+def Check(
+    rpc: RpcRunner,
+    snapshot: objects.Snapshot,
+    report: Report,
+    members: Iterable[objects.Node],
+    asked: Collection[str],
+) -> None:
     """Report members of a group whose failure would leave instances down that have their disks on other nodes, too.
 
-    ``locked``: the nodes to ask, those of the group and the secondary nodes of its instances.  These are warnings, as 3.1
+    ``asked``: the nodes to ask, those of the group and the secondary nodes of its instances.  These are warnings, as 3.1
     knows no such check: a cluster that passed there does not fail here because of it.
     """
     members = list(members)
     if sum(node.vm_capable for node in members) < 2:
         return  # a group of one node bears no failure, and was made so
-    nodes = [lu.snapshot.nodes[uuid] for uuid in sorted(locked)]
-    proof = _Ask(lu, [node.uuid for node in nodes if node.vm_capable and not node.offline])
+    nodes = [snapshot.nodes[uuid] for uuid in sorted(asked)]
+    proof = _Ask(rpc, snapshot, [node.uuid for node in nodes if node.vm_capable and not node.offline])
     if proof is None:
         report.Notice("Which nodes may fail cannot be worked out: see the log of the master daemon")
         return

@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from ganeti.opcodes.types import VERIFY_CODES
 
+About = tuple[str, str, str | None]
+
 CLUSTER, GROUP, NODE, INSTANCE = "cluster", "group", "node", "instance"
+
+
+class Line(NamedTuple):
+    """One line of a report.
+
+    ``about``: the code, kind and item of a finding; ``bad``: it is an error; ``lasting``: no job causes it, whatever its code.
+    """
+
+    text: str
+    about: About | None = None
+    bad: bool = False
+    lasting: bool = False
+
+
+class Look(NamedTuple):
+    """What a look found; ``silent``: the uuids of the nodes that gave no answer."""
+
+    lines: list[Line]
+    silent: frozenset[str]
 
 
 class Report:
@@ -31,22 +53,26 @@ class Report:
         self._verbose = verbose
         self.bad = False
 
+    def Draft(self) -> Draft:
+        """Return a report that judges as this one does and keeps its lines."""
+        return Draft(self._codes, self._ignored, self._simulate, self._verbose)
+
+    def Tell(self, line: Line) -> None:
+        self.bad = self.bad or line.bad
+        self._feedback(line.text)
+
     def Heading(self, text: str) -> None:
-        self._feedback(f"* {text}")
+        self.Tell(Line(f"* {text}"))
 
     def Verbose(self, text: str) -> None:
         if self._verbose:
-            self._feedback(f"* {text}")
+            self.Tell(Line(f"* {text}"))
 
     def Notice(self, text: str) -> None:
-        self._feedback(f"  - NOTICE: {text}")
+        self.Tell(Line(f"  - NOTICE: {text}"))
 
-    def Error(self, code: str, kind: str, item: str | None, text: str) -> None:
-        if code in self._ignored:
-            self._Line("WARNING", code, kind, item, text)
-            return
-        self.bad = True
-        self._Line("ERROR", code, kind, item, text)
+    def Error(self, code: str, kind: str, item: str | None, text: str, lasting: bool = False) -> None:
+        self._Line("WARNING" if code in self._ignored else "ERROR", code, kind, item, text, lasting)
 
     def Warning(self, code: str, kind: str, item: str | None, text: str) -> None:
         self._Line("WARNING", code, kind, item, text)
@@ -62,12 +88,22 @@ class Report:
         if failed or self._simulate:
             self.Warning(code, kind, item, text)
 
-    def _Line(self, level: str, code: str, kind: str, item: str | None, text: str) -> None:
+    def _Line(self, level: str, code: str, kind: str, item: str | None, text: str, lasting: bool = False) -> None:
         assert code in VERIFY_CODES, code
-        if self._codes:
-            self._feedback(f"  - {level}:{code}:{kind}:{item}:{text}")
-        else:
-            self._feedback(f"  - {level}: {kind} {item or ''}: {text}")
+        head = f"{level}:{code}:{kind}:{item}:" if self._codes else f"{level}: {kind} {item or ''}: "
+        self.Tell(Line(f"  - {head}{text}", (code, kind, item), level == "ERROR", lasting))
 
     def Raw(self, text: str) -> None:
-        self._feedback(text)
+        self.Tell(Line(text))
+
+
+class Draft(Report):
+    """A report that is not told yet."""
+
+    def __init__(self, codes: bool, ignored: Iterable[str], simulate: bool, verbose: bool):
+        super().__init__(lambda text: None, codes, ignored, simulate, verbose)
+        self.lines: list[Line] = []
+
+    def Tell(self, line: Line) -> None:
+        super().Tell(line)
+        self.lines.append(line)
