@@ -10,12 +10,13 @@ import logging
 import optparse
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
 from typing import NamedTuple
 
 from ganeti import _autoconf, constants, errors, pathutils, renewal, runtime
 from ganeti.daemon import pidfile, users
+from ganeti.daemon.main import ErrorText
 from ganeti.tools import common
 from ganeti.utils import owndirs
 
@@ -187,11 +188,12 @@ def Differences() -> list[Difference]:
     return found
 
 
-def Correct(item: Item) -> bool:
+def Correct(item: Item, former: Set[int] = frozenset()) -> bool:
     """Give an existing object the owner and mode it must have; False if there is none.
 
     Raises StorageError for an object of another kind, for a link, for a file with a second name somewhere, and for a
-    directory that somebody else may have made where users of several daemons can make names.
+    directory that somebody else may have made where users of several daemons can make names; ``former``: users whose
+    directories there are believed.
     """
     try:
         handle = os.open(item.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)  # noqa: TID251 - one look-up of the name
@@ -208,7 +210,7 @@ def Correct(item: Item) -> bool:
         if item.kind == FILE and info.st_nlink > 1:
             raise errors.StorageError(f"{item.path} has a second name (hard link); remove that first")
         uid, gid = users.UserId(item.owner[0]), users.GroupId(item.owner[1])
-        if item.kind == DIRECTORY and os.path.dirname(item.path) in _SHARED and info.st_uid not in (0, uid):
+        if item.kind == DIRECTORY and os.path.dirname(item.path) in _SHARED and info.st_uid not in (0, uid, *former):
             raise errors.StorageError(owndirs.Foreign(item.path, info.st_uid))
         opened = f"/proc/self/fd/{handle}"
         if (info.st_uid, info.st_gid) != (uid, gid):
@@ -222,7 +224,7 @@ def Correct(item: Item) -> bool:
     return True
 
 
-def _Ensure(item: Item) -> None:
+def _Ensure(item: Item, former: Set[int] = frozenset()) -> None:
     if not runtime.Exists(item.path):
         logging.info("%s: made", item.path)
         parent = os.path.dirname(item.path)
@@ -230,11 +232,14 @@ def _Ensure(item: Item) -> None:
             runtime.MakeDirs(parent, 0o755)
         # Narrow until it has its owner.
         runtime.MakeDirs(item.path, item.mode & 0o700)
-    Correct(item)
+    Correct(item, former)
 
 
-def EnsureAll(full: bool = False) -> int:
-    """Do everything; every problem is logged, and the exit code says whether there was one."""
+def EnsureAll(full: bool = False, former: Set[int] = frozenset()) -> int:
+    """Do everything; every problem is logged, and the exit code says whether there was one.
+
+    ``former``: numbers of the users that daemons ran as before.
+    """
     code = constants.EXIT_SUCCESS
     rejected: set[str] = set()
 
@@ -257,7 +262,7 @@ def EnsureAll(full: bool = False) -> int:
     if not runtime.IsDir(pathutils.LOCK_DIR):
         runtime.MakeDirs(pathutils.LOCK_DIR, 0o755)
     for item in _Directories():
-        attempt(item.path, partial(_Ensure, item))
+        attempt(item.path, partial(_Ensure, item, former))
     for name in constants.DAEMONS:
         attempt(pathutils.DaemonPidFile(name), partial(pidfile.Clear, name))
     for item in _Files():
@@ -268,11 +273,43 @@ def EnsureAll(full: bool = False) -> int:
     return code
 
 
+def _Former(names: Sequence[str]) -> frozenset[int]:
+    """Return the numbers of users that daemons ran as before; ConfigurationError, OpPrereqError.
+
+    What they have left is believed, so none of them may still be able to change it.
+    """
+    if not names:
+        return frozenset()
+    common.CheckStopped()
+    found = {int(name) if name.isascii() and name.isdigit() else _FormerId(name) for name in names}
+    for user in {owner[0] for owner in users.DAEMON_USERS.values()}:
+        if user != "root" and users.UserId(user) in found:
+            raise errors.OpPrereqError(
+                f"User {user} is not a former one: a daemon of this release runs as it", errors.ECODE_INVAL
+            )
+    return frozenset(found)
+
+
+def _FormerId(name: str) -> int:
+    try:
+        return users.UserId(name)
+    except errors.ConfigurationError as err:
+        raise errors.OpPrereqError(
+            f"User {name} does not exist on this machine",
+            errors.ECODE_INVAL,
+            hint=f"if it was removed, give its number; 'ls -ln {pathutils.LOG_DIR}' shows what belongs to whom",
+        ) from err
+
+
 def MakeParser() -> optparse.OptionParser:
-    parser = common.Parser("%prog [--full-run]")
+    parser = common.Parser("%prog [--full-run] [--former-user=USER...]")
     parser.add_option(
         "-f", "--full-run", dest="full", action="store_true", default=False, help="Correct archived jobs too"
     )
+    parser.add_option(
+        "--former-user", dest="former", metavar="USER", action="append", default=[],
+        help="A daemon ran as this user before (name or number): take over its directories too; no daemon may run",
+    )  # fmt: skip
     return parser
 
 
@@ -283,7 +320,10 @@ def Main() -> int:
         logging.error("No arguments are expected")
         return constants.EXIT_FAILURE
     try:
-        return EnsureAll(options.full)
+        return EnsureAll(options.full, _Former(options.former))
+    except errors.GenericError as err:
+        logging.error("%s", ErrorText(err))
+        return constants.EXIT_FAILURE
     except OSError as err:
         logging.error("%s: %s", err.filename, err.strerror)
         return constants.EXIT_FAILURE

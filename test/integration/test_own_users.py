@@ -128,15 +128,19 @@ def InPlace(*nodes: OwnUsersNode) -> None:
 def Misplaced(node: OwnUsersNode) -> list[str]:
     """The files of a node whose owner or mode is not as it should be; raises FileNotFoundError if one goes meanwhile."""
     found = []
+    for full in Everything(node):
+        path = full.removeprefix(node.root)
+        mode, owner = stat.S_IMODE(os.lstat(full).st_mode), node.namespace.Names(full)
+        wanted = next((rule[1:] for rule in WANTED if re.fullmatch(rule[0], path)), (0, "unknown"))
+        if wanted[0] not in (None, mode) or not re.fullmatch(wanted[1] or ".*", owner):
+            found.append(f"{path}: {mode:04o} {owner}, not {wanted}")
+    return found
+
+
+def Everything(node: OwnUsersNode) -> Iterator[str]:
     for top in (DATA, RUN, LOG):
         for folder, _, names in os.walk(node.Path(top)):
-            for full in (folder, *(os.path.join(folder, name) for name in names)):
-                path = full.removeprefix(node.root)
-                mode, owner = stat.S_IMODE(os.lstat(full).st_mode), node.namespace.Names(full)
-                wanted = next((rule[1:] for rule in WANTED if re.fullmatch(rule[0], path)), (0, "unknown"))
-                if wanted[0] not in (None, mode) or not re.fullmatch(wanted[1] or ".*", owner):
-                    found.append(f"{path}: {mode:04o} {owner}, not {wanted}")
-    return found
+            yield from (folder, *(os.path.join(folder, name) for name in names))
 
 
 # --- users-setup --------------------------------------------------------------------------------------------------------
@@ -260,6 +264,34 @@ def test_daemons_change_their_users_whatever_was_left(cluster: OwnUsersCluster) 
         for node in cluster.nodes:
             cluster.CutPower(node)
         assert all(os.path.exists(cluster[0].Path(f"{RUN}/{daemon}.pid")) for daemon in OWNERS)
+
+
+@Nodes(2)
+@pytest.mark.limit(240)
+def test_root_takes_over_what_users_of_their_own_have_left(cluster: OwnUsersCluster) -> None:
+    """To a release whose daemons are all root's, as doc/security.rst says; then nothing needs the users any more."""
+    by_root = cluster.Install("root")
+    StartAll(cluster)
+    nodes = [word for node in cluster.nodes for word in ("-n", node.name)]
+    Said(cluster[0], "gnt-debug", "delay", *nodes, "0.01")
+    Said(cluster[0], "gnt-job", "archive", "1")
+    users = [user for user in OWNERS.values() if user != "root"]
+    for node in reversed(cluster.nodes):
+        Said(node, "daemon-util", "stop-all")
+        node.programs = by_root
+        refused = node.Start(NODED, check=False)
+        assert refused.returncode == 1 and "belongs to user gnt-masterd" in refused.stderr
+        Said(node, "ensure-dirs", "--full-run", *(f"--former-user={user}" for user in users))
+        left = [path for path in Everything(node) if os.lstat(path).st_uid != 0]
+        assert left == []
+    for user in users:
+        Said(cluster[0], "userdel", user)
+    StartAll(cluster)
+    for daemon in OWNERS:
+        assert cluster[0].Status(daemon)["Uid"].split() == ["0"] * 4
+    Said(cluster[0], "gnt-debug", "delay", *nodes, "0.01")
+    assert AskConfd(cluster[0]) == queries.ROLE_MASTER
+    assert AskRapi(cluster[0], "/2/info")
 
 
 # --- LUXI ---------------------------------------------------------------------------------------------------------------

@@ -222,7 +222,7 @@ def test_ssh_keys_are_replaced_on_all_nodes_and_the_old_ones_open_nothing() -> N
         failed = managed.Command("gnt-cluster", "renew-crypto", "--force", "--new-ssh-keys", "--ssh-key-bits=3072")
         text = " ".join((failed.stdout + failed.stderr).split())
         assert failed.returncode == 1 and f"SSH keys on node {nodes[1].name}" in text and "no space left" in text
-        assert "'gnt-cluster renew-crypto --new-ssh-keys' has completed it" in text
+        assert "'gnt-cluster renew-crypto --new-ssh-keys --ssh-key-bits=3072' has completed it" in text
         assert any("several keys" in line for line in managed.SshProblems("--verify-ssh-clutter"))
         reached = managed.Command("gnt-cluster", "command", "-M", "echo here")
         assert reached.stdout.count(": here") == 3

@@ -163,6 +163,43 @@ def test_a_directory_of_a_stranger_is_rejected_and_can_be_repaired(node, name):
     assert _Look(path).split()[1].startswith("root:") and os.path.isdir(f"{path}.foreign/conf")
 
 
+def test_directories_of_a_former_user_of_a_daemon_are_taken_over(node):
+    """The daemons ran as other users before: as mail and news."""
+    node.EnsureDirs()
+    left = [
+        node.Path(f"/var/{name}") for name in ("run/ganeti/socket", "run/ganeti/livelocks", "log/ganeti/master-cleaner")
+    ]
+    for path, user in zip(left, ("mail", "news", "mail"), strict=True):
+        os.chown(path, pwd.getpwnam(user).pw_uid, -1)
+    assert len(node.EnsureDirs().stderr.splitlines()) == 3
+    one = node.EnsureDirs("--former-user=mail")
+    assert one.returncode == 1 and len(one.stderr.splitlines()) == 1 and "livelocks belongs to user news" in one.stderr
+    assert node.EnsureDirs("--former-user=mail", f"--former-user={pwd.getpwnam('news').pw_uid}").returncode == 0
+    assert [_Look(path).split()[1].partition(":")[0] for path in left] == ["daemon"] * 3
+    assert node.EnsureDirs().returncode == 0
+
+
+def test_only_a_former_user_is_believed_and_nobody_who_could_still_change_what_it_left(node):
+    node.EnsureDirs()
+    path = node.Path("/var/run/ganeti/crypto")
+    os.chown(path, pwd.getpwnam("bin").pw_uid, -1)
+    for user, reason in (
+        ("bin", "User bin is not a former one"),
+        ("nobody-here", "give its number"),
+        ("", "does not"),
+    ):
+        refused = node.EnsureDirs(f"--former-user={user}")
+        assert refused.returncode == 1 and reason in refused.stderr and "Traceback" not in refused.stderr
+    os.chown(path, pwd.getpwnam("mail").pw_uid, -1)
+    running = node.Python(
+        "import sys; from ganeti import constants; from ganeti.daemon import pidfile; from ganeti.tools import ensure_dirs\n"
+        "lock = pidfile.Lock(constants.NODED)\nsys.argv[1:] = ['--former-user=mail']\nsys.exit(ensure_dirs.Main())",
+        PYTHONPATH=node.package,
+    )
+    assert running.returncode == 1 and "ganeti-noded is running on this node" in running.stderr
+    assert _Look(path).split()[1].startswith("mail:")
+
+
 def test_no_program_of_roots_uses_a_directory_of_a_stranger(node):
     """noded can also be started without ensure-dirs."""
     path = node.Path("/var/run/ganeti/kvm-hypervisor")
