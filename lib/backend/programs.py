@@ -109,7 +109,8 @@ def RunAllocator(name: str, idata: str, default_iallocator_params: Mapping[str, 
         runtime.RemoveFile(question)
     if result.failed:
         raise errors.RpcCallError(
-            f"iallocator module '{name}' failed: {result.fail_reason}, output '{_Shortened(result.output.strip())}'"
+            f"iallocator module '{name}' failed: command '{result.cmd}': {result.cause},"
+            f" output '{_Shortened(result.output.strip())}'"
         )
     if result.truncated:
         raise errors.RpcCallError(

@@ -32,7 +32,8 @@ def UpdatedPolicy(old: Mapping[str, Any], changes: Mapping[str, Any], is_group: 
             result.pop(key, None)
         else:
             result[key] = _TypedPart(key, value, result, is_group)
-    CheckNoProblems(ipolicy.SyntaxProblems(result, is_group), "Invalid instance policy")
+    problems = ipolicy.SyntaxProblems(result, is_group)
+    CheckNoProblems([text.removeprefix("instance policy: ") for text in problems], "Invalid instance policy")
     return result
 
 

@@ -39,7 +39,8 @@ class LUTestAllocator(NoHooksLU[opcodes.OpTestAllocator]):
     def _CheckNew(self) -> None:
         for name in _NEEDED:
             if getattr(self.op, name) is None:
-                raise Invalid(f"Missing attribute '{name}' on opcode input")
+                hint = f"'gnt-debug iallocator' has the option --{name.replace('_', '-')}"
+                raise Invalid(f"Missing attribute '{name}' on opcode input", hint=hint)
         for disk in Filled(self.op.disks):
             if (
                 not isinstance(disk, Mapping)

@@ -46,6 +46,15 @@ def _Mode(options: Options) -> str:
     return "all"
 
 
+def _CheckOther(leaving: str, remote: str) -> None:
+    """Look at the new secondary node's name also where nothing has to be moved."""
+    [other] = QueryRows(jobs.GetClient(), "node", ["name"], ["|", ["==", "name", remote]])
+    if other["name"] == leaving:
+        raise errors.OpPrereqError(
+            f"Node {leaving} is being evacuated and cannot be the new secondary node", errors.ECODE_INVAL
+        )
+
+
 _LISTS = {"primary-only": ("pinst_list",), "secondary-only": ("sinst_list",), "all": ("pinst_list", "sinst_list")}
 
 
@@ -54,6 +63,8 @@ def Run(options: Options, arguments: list[str]) -> int:
     fields = ["name", "pinst_list", "sinst_list"]
     row = QueryRows(jobs.GetClient(), "node", fields, ["|", ["==", "name", arguments[0]]])[0]
     names = sorted({name for field in _LISTS[mode] for name in row[field]})
+    if options.remote_node is not None:
+        _CheckOther(row["name"], options.remote_node)
     if not names:
         output.ToStderr(f"No instances to evacuate on node(s) {row['name']}, exiting.")
         return constants.EXIT_SUCCESS

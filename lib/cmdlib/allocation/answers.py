@@ -12,7 +12,7 @@ from ganeti.cmdlib.allocation.clusterdata import ClusterData
 from ganeti.htools.choosing.explain import InWords
 from ganeti.htools.model.entities import Failure
 from ganeti.params import disk as disk_params
-from ganeti.utils.text import Repeated
+from ganeti.utils.text import Printable, Repeated
 
 T = TypeVar("T")
 
@@ -20,6 +20,8 @@ MAX_ANSWER = 10 * 1024 * 1024
 _SHOWN = 100
 # Characters of a reason, which end up in the job's log and error.
 MAX_INFO = 30000
+# What to do about an allocator that does not work.
+OTHER_WAY = "name the nodes yourself, or use another allocator"
 # A job for each step, at the most; hail needs three for an instance.
 _MAX_OPCODES = 10
 
@@ -56,7 +58,7 @@ class Response:
 def _Bad(name: str, what: str) -> errors.OpExecError:
     return errors.OpExecError(
         f"Can't parse the results of iallocator '{name}': {what}",
-        hint="name the nodes yourself, or use another allocator",
+        hint=OTHER_WAY,
     )
 
 
@@ -83,7 +85,8 @@ def Parse(name: str, text: str) -> Response:
         raise _Bad(name, f"'success' must be true or false, not {_Short(value['success'])}")
     if not isinstance(value["info"], str):
         raise _Bad(name, f"'info' must be a text, not {_Short(value['info'])}")
-    return Response(value["success"], value["info"][:MAX_INFO], value["result"])
+    # What follows a line break would look like a message of ours.
+    return Response(value["success"], Printable(value["info"][:MAX_INFO]), value["result"])
 
 
 def Check(name: str, data: ClusterData, request: requests.Request, response: Response) -> Any:
@@ -110,9 +113,7 @@ class _Checker:
         self.snapshot = data.snapshot
 
     def Refuse(self, what: str) -> errors.OpExecError:
-        return errors.OpExecError(
-            f"iallocator '{self.name}' {what}", hint="name the nodes yourself, or use another allocator"
-        )
+        return errors.OpExecError(f"iallocator '{self.name}' {what}", hint=OTHER_WAY)
 
     def Shape(self, value: Any, kind: Callable[[Any], bool]) -> None:
         if not kind(value):

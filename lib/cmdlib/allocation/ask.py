@@ -216,7 +216,10 @@ def _RunProgram(
     ]
     with lu.rpc.Noticing(notices):
         result = lu.rpc.call_iallocator_runner(master, name, message, options)
-    result.Raise("Failure while running the iallocator script")
+    if result.fail_msg is not None:
+        raise errors.OpExecError(
+            f"Failure while running the iallocator script: {result.fail_msg}", hint=answers.OTHER_WAY
+        )
     return str(result.payload)
 
 

@@ -41,7 +41,8 @@ def OptionsOf(given: Mapping[str, str | None]) -> Values:
         raise errors.OpPrereqError(
             f"The default_iallocator_params cannot be used with the allocator '{constants.IALLOC_HAIL}': {err}",
             errors.ECODE_INVAL,
-            hint="set them anew with 'gnt-cluster modify --default-iallocator-params=KEY=VALUE,...'",
+            hint="hail(1) has the options; 'gnt-cluster modify --default-iallocator-params=KEY=VALUE,...' sets them without '--',"
+            " all anew",
         ) from err
 
 

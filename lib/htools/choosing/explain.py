@@ -29,8 +29,10 @@ _POLICY: Final[Mapping[Failure, str]] = {
     Failure.DISK_COUNT: "number of disks",
     Failure.SPINDLES: "spindles",
 }
-WORSE: Final = "suitable, but with a worse score, in another group, or with too little reserve afterwards"
-POSSIBLE: Final = "suitable alone, but without a partner, or with too little reserve afterwards"
+_WORSE: Final = "suitable, but with a worse score, or with too little reserve afterwards"
+_ELSEWHERE: Final = "suitable, but in another node group than the chosen one"
+_ALONE: Final = "suitable alone, but without a partner"
+_RESERVE: Final = "suitable, but with too little reserve afterwards"
 
 
 def Reasons(
@@ -44,7 +46,8 @@ def Reasons(
     for node in cluster.state.nodes.values():
         if node.index not in chosen:
             reason = _Reason(cluster, node, inst, required, rules, group)
-            found.setdefault(reason or (WORSE if chosen else POSSIBLE), []).append(node.facts.name)
+            reason = reason or _Suitable(cluster, node, inst, required, rules, chosen)
+            found.setdefault(reason, []).append(node.facts.name)
     return [
         f"{len(names)} node{'s' if len(names) > 1 else ''}: {reason} (for example {names[0]})"
         for reason, names in sorted(found.items(), key=lambda item: -len(item[1]))
@@ -95,6 +98,34 @@ def _Reason(
     if required > 1 and _Seconds(node, inst):
         return None
     return WORDS[failure]
+
+
+def _Suitable(
+    cluster: Cluster, node: Node, inst: Instance, required: int, rules: Rules, chosen: Collection[int]
+) -> str:
+    """Return why a node that can take the instance was not chosen."""
+    nodes = cluster.state.nodes
+    if chosen:
+        groups = {nodes[index].facts.group for index in chosen}
+        return _WORSE if node.facts.group in groups else _ELSEWHERE
+    partners = (
+        other
+        for other in nodes.values()
+        if other.index != node.index
+        and other.facts.group == node.facts.group
+        and not other.facts.offline
+        and (rules.restrict is None or other.facts.name in rules.restrict)
+    )
+    if required == 1 or any(_Fit(node, one, inst, rules) or _Fit(one, node, inst, rules) for one in partners):
+        return _RESERVE
+    return _ALONE
+
+
+def _Fit(primary: Node, secondary: Node, inst: Instance, rules: Rules) -> bool:
+    """Return whether two nodes can take the instance, one as its primary and one as its secondary node."""
+    placed = inst.On(primary.index, secondary.index, 0)
+    first = AddPrimary(primary, placed, rules.force)
+    return not isinstance(first, Failure) and not isinstance(AddSecondary(secondary, placed, primary.index), Failure)
 
 
 def _Seconds(node: Node, inst: Instance) -> bool:

@@ -271,12 +271,12 @@ Submitted jobs 1001
 Waiting for job 1001 ...
 All instances evacuated successfully.
 > OP_NODE_EVACUATE {"early_release":true,"iallocator":"hail","ignore_soft_errors":true,"mode":"secondary-only","node_name":"node2.example.org"}
-$ gnt-node evacuate -f -n node9 node2.example.org
+$ gnt-node evacuate -f -n node1.example.org node2.example.org
 Submitted jobs 1001
 Waiting for job 1001 ...
 All instances evacuated successfully.
 ! Note: with a new secondary node only secondary instances are evacuated
-> OP_NODE_EVACUATE {"mode":"secondary-only","node_name":"node2.example.org","remote_node":"node9"}
+> OP_NODE_EVACUATE {"mode":"secondary-only","node_name":"node2.example.org","remote_node":"node1.example.org"}
 $ gnt-node evacuate -f node2.example.org
 Submitted jobs 1001
 Waiting for job 1001 ...
@@ -316,6 +316,18 @@ $ gnt-node evacuate -f -p -n node9 node1.example.org
 = 1
 $ gnt-node evacuate -f -p node2.example.org
 ! No instances to evacuate on node(s) node2.example.org, exiting.
+$ gnt-node evacuate -f -n node9 node2.example.org
+! Note: with a new secondary node only secondary instances are evacuated
+! Failure: prerequisites not met for this operation:
+! error type: unknown_entity, error details:
+! Node name node9 not found
+= 1
+$ gnt-node evacuate -f -n node2.example.org node2.example.org
+! Note: with a new secondary node only secondary instances are evacuated
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Node node2.example.org is being evacuated and cannot be the new secondary node
+= 1
 $ gnt-node evacuate node1.example.org
 ! The evacuation will operate on 1 instance.
 ! Do you want to continue?

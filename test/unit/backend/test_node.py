@@ -305,7 +305,9 @@ def test_an_allocator_reads_its_question_from_a_file(here: Node, monkeypatch: py
     )
     assert not [name for name in os.listdir(pathutils.RUN_DIR) if "iallocator" in name]
     script(path, "echo sorry; exit 1")
-    with pytest.raises(errors.RpcCallError, match=r"iallocator module 'mine' failed: .*output 'sorry'"):
+    with pytest.raises(
+        errors.RpcCallError, match=r"iallocator module 'mine' failed: [^()]*: exit code 1, output 'sorry'$"
+    ):
         programs.RunAllocator("mine", "{}", None)
     for name in ("other", "../iallocators/mine", ".."):
         with pytest.raises(errors.RpcCallError, match="not found in the search path"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ganeti.htools.choosing import allocate, evacuate
+from ganeti.htools.choosing import allocate, evacuate, explain
 from ganeti.htools.choosing.evacuate import Mode
 from ganeti.htools.model import records
 from ganeti.htools.model.entities import NO_NODE, Disk, Failure, Instance, NodeFacts, Record, Status
@@ -111,3 +111,44 @@ def test_disks_that_are_only_reserved_are_not_taken_from_what_is_recorded() -> N
     guest = _New("plain").With(disk=60000, primary=0)
     assert records.Apply(facts, [guest], 0).free_disk == 40000
     assert records.Apply(facts, [guest.With(forthcoming=True)], 0).free_disk == 90000
+
+
+# --- why others were not chosen ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("template", "free", "chosen", "reasons"),
+    [
+        (
+            "plain",
+            [[7680, 7680], [7680]],
+            [0],
+            [
+                "1 node: suitable, but with a worse score, or with too little reserve afterwards (for example n1)",
+                "1 node: suitable, but in another node group than the chosen one (for example n2)",
+            ],
+        ),
+        ("plain", [[7680, 7680]], [], ["2 nodes: suitable, but with too little reserve afterwards (for example n0)"]),
+        (
+            "drbd",
+            [[7680, 600], [7680]],
+            [],
+            [
+                "2 nodes: suitable alone, but without a partner (for example n0)",
+                "1 node: not enough free memory (for example n1)",
+            ],
+        ),
+        (
+            "drbd",
+            [[7680, 7680], [7680]],
+            [],
+            [
+                "2 nodes: suitable, but with too little reserve afterwards (for example n0)",
+                "1 node: suitable alone, but without a partner (for example n2)",
+            ],
+        ),
+    ],
+)
+def test_each_reason_stands_alone(template: str, free: list[list[int]], chosen: list[int], reasons: list[str]) -> None:
+    cluster, inst = _Cluster([], free), _New(template)
+    assert explain.Reasons(cluster, inst, len(inst.nodes), allocate.Rules(), None, chosen) == reasons

@@ -67,6 +67,22 @@ def master(make: Callable[..., Master]) -> Master:
     return make(2, lvm=True)
 
 
+def test_what_a_program_says_stays_in_its_line(master: Master) -> None:
+    """Text after a line break would look like a message of ours."""
+    info = "red\n - INFO: Selected nodes\x1b[1m"
+    master[0].AddAllocator("mine", Played(lambda message: {"success": False, "info": info, "nodes": []}))
+    with pytest.raises(errors.OpPrereqError) as caught:
+        AskOn(master, "mine", NEW)
+    assert caught.value.args[0].endswith(r"'mine': red\n - INFO: Selected nodes\x1b[1m")
+
+
+def test_a_program_that_fails_is_reported_with_a_way_out(master: Master) -> None:
+    master[0].AddAllocator("mine", lambda invocation: 3)
+    with pytest.raises(errors.OpExecError, match=r"iallocator module 'mine' failed: .*exit code 3"):
+        AskOn(master, "mine", NEW)
+    assert "Hint: name the nodes yourself, or use another allocator" in master.last.messages
+
+
 @pytest.mark.req("IAL-30", "IAL-33")
 def test_no_place_is_a_prerequisite_that_is_not_met(master: Master) -> None:
     master[0].AddAllocator("mine", Played(lambda message: {"success": False, "info": "full", "nodes": []}))
@@ -88,7 +104,7 @@ def test_hail_runs_in_the_master_daemon_and_says_why(three: Master) -> None:
     assert info.startswith(" - INFO: iallocator hail: Request successful: Selected group: ") and "score: " in info
     others = [node.name for node in master.all if node.name != name]
     assert reasons == [
-        " - INFO: Not chosen: 2 nodes: suitable, but with a worse score, in another group, or with too little reserve"
+        " - INFO: Not chosen: 2 nodes: suitable, but with a worse score, or with too little reserve"
         f" afterwards (for example {others[0]})"
     ]
 

@@ -139,6 +139,7 @@ def test_the_default_allocator_is_meant_by_a_dot(three: Master) -> None:
     ("mode", "values", "words"),
     [
         ("allocate", {**NEW, "memory": None}, "Missing attribute 'memory'"),
+        ("allocate", {**NEW, "disk_template": None}, "Missing attribute 'disk_template'"),
         ("allocate", {**NEW, "disks": [{"size": "big"}]}, "Invalid contents of the 'disks' parameter"),
         ("allocate", {**NEW, "disks": [{"size": 1, "mode": "x"}]}, "Invalid contents of the 'disks' parameter"),
         ("allocate", {**NEW, "name": "web1.example.org"}, "already in the cluster"),

@@ -124,6 +124,7 @@ def test_what_is_there_already_changes_nothing(master: Master) -> None:
         ("Can't unset", {"ipolicy": {"vcpu-ratio": "default"}}),
         ("Invalid instance policy", {"ipolicy": {"std": {"memory-size": 1}}}),
         ("allowed is 1 to 16", {"ipolicy": {"memory-ratio": 0}}),
+        (r"^\(\"Invalid instance policy: unknown disk template 'x'\"", {"ipolicy": {"disk-templates": ["x"]}}),
         ("allowed is 1 to 3", {"ipolicy": {"max-node-failures": 4}}),
         ("max-node-failures", {"ipolicy": {"max-node-failures": 1.5}}),
         ("Invalid modification", {"hidden_os": [["attach", "x"]]}),
