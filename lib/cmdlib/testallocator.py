@@ -39,7 +39,7 @@ class LUTestAllocator(NoHooksLU[opcodes.OpTestAllocator]):
     def _CheckNew(self) -> None:
         for name in _NEEDED:
             if getattr(self.op, name) is None:
-                hint = f"'gnt-debug iallocator' has the option --{name.replace('_', '-')}"
+                hint = f"the command has the option --{name.replace('_', '-')} for it"
                 raise Invalid(f"Missing attribute '{name}' on opcode input", hint=hint)
         for disk in Filled(self.op.disks):
             if (
