@@ -15,6 +15,7 @@ from ganeti.store.files.export import VisiblePosition
 from ganeti.tools import common
 
 _LIMIT = 512 * 1024 * 1024
+_GOING = f"{pathutils.DATA_EXT_DIR}.going"
 # The form of the configuration that each release reads; 3.0 changed nothing but the number of 2.16.
 _VERSIONS = {"2.16": upgrade.V2_16, "3.0": upgrade.V3_0, "3.1": upgrade.V3_1}
 
@@ -60,10 +61,21 @@ def HandBack(release: str, exact: bool = True) -> list[str]:
     if exact:
         CheckExact()
     removed = _Convert(_VERSIONS[release]) if runtime.Exists(pathutils.CLUSTER_CONF_FILE) else []
-    # Kept, it would be taken for the truth by a later start of this release.
-    runtime.RemoveTree(pathutils.DATA_EXT_DIR)
+    RemoveCopy()
     logging.info("This node's files are those of release %s", release)
     return removed
+
+
+def RemoveCopy() -> None:
+    """Delete this node's copy of the store, with what a run that was cut off meanwhile has left.
+
+    Kept, it would be taken for the truth by a later start of this release.  It goes at once: what is left of a database
+    without its journal looks like an older state.
+    """
+    runtime.RemoveTree(_GOING)
+    if runtime.IsDir(pathutils.DATA_EXT_DIR):
+        runtime.Rename(pathutils.DATA_EXT_DIR, _GOING)
+        runtime.RemoveTree(_GOING)
 
 
 def CheckExact() -> None:

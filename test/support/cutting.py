@@ -77,6 +77,25 @@ class CountingSide(Side):
     def Rename(self, source: str, target: str, sync: bool = True) -> None:
         self._Step(f"rename {source}", lambda: super(CountingSide, self).Rename(source, target, sync))
 
+    def RemoveTree(self, path: str) -> None:
+        """File by file, as the real one."""
+        for name in self.ListDir(path) if self.IsDir(path) else ():
+            below = f"{path}/{name}"
+            if self.IsDir(below):
+                self.RemoveTree(below)
+            else:
+                self.RemoveFile(below)
+        self._Step(f"remove {path}", lambda: super(CountingSide, self).RemoveTree(path))
+
+    def Symlink(self, target: str, path: str) -> None:
+        self._Step(f"link {path}", lambda: super(CountingSide, self).Symlink(target, path))
+
+    def Chown(self, path: str, uid: int, gid: int) -> None:
+        self._Step(f"chown {path}", lambda: super(CountingSide, self).Chown(path, uid, gid))
+
+    def Chmod(self, path: str, mode: int) -> None:
+        self._Step(f"chmod {path}", lambda: super(CountingSide, self).Chmod(path, mode))
+
     def RunCmd(self, argv: Any, *args: Any, **options: Any) -> Any:
         return self._Step(f"run {' '.join(argv)}", lambda: super(CountingSide, self).RunCmd(argv, *args, **options))
 
@@ -141,7 +160,7 @@ class Machines:
             self._Happen(cut.what)
 
     def _Happen(self, what: str) -> None:
-        other = self.all[1]
+        other = self.all[1 % len(self.all)]
         if what == KILLED:
             self._process.Kill()
         elif what == POWER:

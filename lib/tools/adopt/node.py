@@ -40,6 +40,7 @@ _PAUSE = 24 * 3600.0
 _EXACT_TRIES = 5
 _EXACT_PAUSE = 2.0
 _TAR_TIMEOUT = 300.0
+_COPYING = f"{pathutils.BACKUP_DIR}/ganeti-adoption.tar.part"
 
 
 def Main() -> int:
@@ -214,12 +215,16 @@ def _Switch(_request: Mapping[str, Any]) -> str:
     _Record()
     path = f"{pathutils.BACKUP_DIR}/ganeti-adoption-{int(runtime.Time())}.tar"
     runtime.MakeDirs(pathutils.BACKUP_DIR)
-    runtime.WriteFile(path, b"", 0o600)
-    argv = ["tar", "-cf", path, "--exclude=queue/archive", "-C", os.path.dirname(pathutils.DATA_DIR)]
+    # Nobody shall take a part of one for a copy.
+    runtime.WriteFile(_COPYING, b"", 0o600)
+    argv = ["tar", "-cf", _COPYING, "--exclude=queue/archive", "-C", os.path.dirname(pathutils.DATA_DIR)]
     result = runtime.RunCmd([*argv, os.path.basename(pathutils.DATA_DIR)], timeout=_TAR_TIMEOUT)
+    if not result.failed:
+        result = runtime.RunCmd(["sync", _COPYING], timeout=_TAR_TIMEOUT)
     if result.failed:
-        runtime.RemoveFile(path)
+        runtime.RemoveFile(_COPYING)
         raise errors.OpExecError(f"No copy of {pathutils.DATA_DIR} could be made: {result.fail_reason}")
+    runtime.Rename(_COPYING, path)
     boot.Switch()
     records.TakeFolders()
     return path
@@ -280,6 +285,7 @@ def _GiveBack(version: str) -> list[str]:
     """Stop the daemons and give the files back; while these are behind, the node daemon writes them."""
     if not runtime.IsDir(pathutils.DATA_EXT_DIR):
         _Stop()
+        hand_back.RemoveCopy()
         return []
     for attempt in range(_EXACT_TRIES):
         _Stop()
@@ -318,6 +324,7 @@ def _SwitchBack(request: Mapping[str, Any]) -> None:
 
 
 def _Forget(_request: Mapping[str, Any]) -> None:
+    runtime.RemoveFile(_COPYING)
     records.Remove(pathutils.ADOPTION_RECORD)
 
 
