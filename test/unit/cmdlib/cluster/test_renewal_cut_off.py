@@ -39,7 +39,7 @@ OPTIONS = {
     "--new-ssh-keys": "renew_ssh_keys",
 }
 _ADVICE = re.compile(r"'gnt-cluster renew-crypto ([^']*)'")
-_MINUTES = 200.0
+_MINUTES = 90.0
 _LISTED = pathutils.SsconfFile("master_candidates_certs")
 
 
