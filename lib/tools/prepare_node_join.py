@@ -54,9 +54,7 @@ def Work(data: Mapping[str, Any], dry_run: bool) -> None:
 
 def _WriteHostKeys(keys: Sequence[Sequence[str]]) -> None:
     for kind, private, public in keys:
-        private_file, public_file = pathutils.SshHostKey(kind)
-        _Replace(private_file, private, 0o600)
-        _Replace(public_file, public, 0o644)
+        _ReplacePair(pathutils.SshHostKey(kind), private, public)
     argv = [pathutils.DAEMON_UTIL, "reload-ssh-keys"]
     result = runtime.RunCmd(argv, env=dict(runtime.Environment()), timeout=_RELOAD_TIMEOUT)
     if result.failed:
@@ -65,20 +63,25 @@ def _WriteHostKeys(keys: Sequence[Sequence[str]]) -> None:
 
 def _WriteRootKeys(keys: Sequence[Sequence[str]]) -> None:
     for kind, private, public in keys:
-        private_file, public_file = ssh.UserKeyFiles(kind)
         runtime.MakeDirs(ssh.UserDir(), 0o700)
-        _Replace(private_file, private, 0o600)
-        _Replace(public_file, public, 0o644)
+        _ReplacePair(ssh.UserKeyFiles(kind), private, public)
         ssh.AuthorizeKeys([public])
 
 
-def _Replace(path: str, text: str, mode: int) -> None:
-    text = text if text.endswith("\n") else text + "\n"
-    if ssh.ReadIfThere(path) == text:
+def _ReplacePair(paths: tuple[str, str], private: str, public: str) -> None:
+    """Put a key in the place of another, of which a copy is kept; at no moment is there none.
+
+    SSH can do without the public half, but not with that of another key.
+    """
+    texts = [text if text.endswith("\n") else text + "\n" for text in (private, public)]
+    if [ssh.ReadIfThere(path) for path in paths] == texts:
         return
-    logging.info("Writing %s", path)
-    files.BackUp(path)
-    runtime.WriteFile(path, text, mode=mode)
+    for path in paths:
+        files.KeepCopy(path)
+    runtime.RemoveFile(paths[1], sync=True)
+    for path, text, mode in zip(paths, texts, (0o600, 0o644), strict=True):
+        logging.info("Writing %s", path)
+        runtime.WriteFile(path, text, mode=mode)
 
 
 def Main() -> int:
