@@ -168,9 +168,9 @@ class SimNode:
     def Names(self, path: str) -> list[str]:
         return list(self.Call(runtime.ListDir, path)) if self.Call(runtime.Exists, path) else []
 
-    def SetMemory(self, total: int) -> None:
-        """The machine has this much memory (MiB); the system takes 1024 MiB of it, guests the rest."""
-        free, used = (total - 1024) << 10, 1024 << 10
+    def SetMemory(self, total: int, system: int = 1024) -> None:
+        """The machine has this much memory (MiB); the system takes ``system`` of it, guests the rest."""
+        free, used = (total - system) << 10, system << 10
         lines = {"MemTotal": total << 10, "MemFree": free, "Buffers": 0, "Cached": 0, "Active": used}
         self.Write("/proc/meminfo", "".join(f"{name}: {value} kB\n" for name, value in lines.items()))
         self.Write("/proc/cpuinfo", "".join(f"processor : {number}\n" for number in range(8)))

@@ -55,6 +55,20 @@ def _EmptyNode1(master: Master) -> list[Any]:
     return _Jobs(master, opcodes.OpNodeEvacuate(node_name="node1", mode="all", iallocator="hail"))
 
 
+def test_an_offline_node_stays_the_secondary_one_of_what_fails_over_from_it(four: Master) -> None:
+    """A program asks for two moves "to the other side": there, and back."""
+    move = {"OP_ID": "OP_INSTANCE_FAILOVER", "instance_name": WEB}
+    moved = [
+        [WEB, four.snapshot.nodegroups[four.snapshot.nodes[four.nodes[0]].group].name, [four[0].name, four[1].name]]
+    ]
+    four[0].AddAllocator("mine", Answering([moved, [], [[move, move]]]))
+    four.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    node = four.snapshot.nodes[four.nodes[1]]
+    four.cfg.Update(node.Replace(offline=True, master_candidate=False))
+    jobs = _Jobs(four, opcodes.OpNodeEvacuate(node_name="node2", mode="primary-only", iallocator="mine"))
+    assert [op.target_node for op in jobs] == [four[0].name, four[1].name]
+
+
 def _ChangeGroup(master: Master, *targets: str) -> opcodes.OpInstanceChangeGroup:
     return opcodes.OpInstanceChangeGroup(instance_name=WEB, iallocator="mine", target_groups=[*targets] or None)
 

@@ -12,7 +12,7 @@ from support.moving import Ids, RunWithJobs
 from support.sidejobs import Held, SideJob
 
 from ganeti import errors, locking, mcpu, objects, opcodes, params, store
-from ganeti.cmdlib.disk.reserved import MarkDisk
+from ganeti.cmdlib.disk.reserved import IsBegun, MarkDisk
 from ganeti.cmdlib.instance.create import LUInstanceCreate
 from ganeti.cmdlib.instance.moving.migrate import LUInstanceFailover
 
@@ -94,6 +94,14 @@ def _CheckVerifies(three: Master, before: list[str]) -> None:
     three.Run(opcodes.OpClusterVerifyGroup(group_name="default"))
     assert [text for text in three.last.messages if "ERROR" in text or "WARNING" in text] == before
     assert three.Run(opcodes.OpGroupVerifyDisks(group_name="default")) == ({}, [], {})
+
+
+def test_one_disk_that_was_begun_may_have_left_something(three: Master) -> None:
+    _Reserve(three)
+    assert not IsBegun(three.snapshot, three.Instance(NEW))
+    first, _ = three.snapshot.InstanceDisks(three.Instance(NEW))
+    three.cfg.Update(MarkDisk(first, False))
+    assert IsBegun(three.snapshot, three.Instance(NEW))
 
 
 def test_an_allocator_chooses_the_nodes_of_a_reservation(three: Master) -> None:

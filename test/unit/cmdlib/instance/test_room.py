@@ -233,6 +233,45 @@ def test_who_gave_nothing_is_asked_last_the_next_time(master: Master) -> None:
     assert master[1].guests["one.example.org"] == 2048 > master[1].guests["two.example.org"]
 
 
+def test_who_gives_again_is_asked_in_its_turn_again(master: Master) -> None:
+    _Fill(master)
+    master[1].KeepMemory("one.example.org")
+    for _ in range(2):
+        master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert len(master.context.unwilling) == 1
+    master[1].GiveMemory("one.example.org")
+    master[1].StartGuest("two.example.org", 256)
+    master[1].SetMemory(_OWN + 2048 + 256 + 100)
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert master[1].guests == {"one.example.org": 1604, "two.example.org": 256, WEB: 512}
+    assert master.context.unwilling == set()
+
+
+def test_who_gave_something_is_not_unwilling(master: Master) -> None:
+    """Both are asked, the second one gives what it was asked for first, and then nothing more."""
+    _Fill(master)
+    master[1].SetMemory(_OWN + 4096 - 1456)
+    master[1].KeepMemory("one.example.org")
+
+    def keep() -> None:
+        runtime.Sleep(3)
+        with master.Elsewhere():
+            master[1].KeepMemory("two.example.org")
+
+    runtime.Thread(keep, "keep").start()
+    with pytest.raises(
+        errors.OpExecError, match=r"kept by: one.example.org \(2048 MiB\), two.example.org \(1840 MiB\)"
+    ):
+        master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert {master.snapshot.instances[uuid].name for uuid in master.context.unwilling} == {"one.example.org"}
+
+
+def test_what_other_programs_of_the_node_use_is_not_free(master: Master) -> None:
+    master[1].SetMemory(_OWN + 4096, system=_OWN + 4096 - 300)
+    with pytest.raises(errors.OpPrereqError, match="needed 512 MiB, available 300 MiB"):
+        master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+
+
 def test_no_wish_outlives_its_job(master: Master) -> None:
     """A guest that was too slow keeps what it has when others have made up for it."""
     _Fill(master)
@@ -354,6 +393,12 @@ def test_nobody_else_takes_the_memory_of_the_node_meanwhile(master: Master) -> N
 
 def test_a_larger_minimum_must_be_there(master: Master) -> None:
     _Add(master, "one.example.org")
+    # What it has above its minimum of now it cannot give itself.
+    master[1].StartGuest("one.example.org", 500)
+    master[1].SetMemory(_OWN + 550)
+    op = opcodes.OpInstanceSetParams(instance_name="one.example.org", beparams={"minmem": 600}, ignore_ipolicy=True)
+    with pytest.raises(errors.OpPrereqError, match="with 600 MiB: needed 100 MiB, available 50 MiB"):
+        master.Run(op)
     master[1].StartGuest("one.example.org", 300)
     master[1].SetMemory(_OWN + 400)
     raised = {"minmem": 600}
