@@ -23,6 +23,8 @@ NETWORK = "10.77.0"
 _MIRROR_NETWORK = "10.78.0"
 _MEMORY = 768
 _DISKS = 2
+# For a command of the master, in software emulation beside other load.
+_COMMAND_SECONDS = 900.0
 # A volume group for a cluster has at least 20 GiB; the files are sparse.
 _DISK_MIB = 11264
 _OS_FILES = {"ganeti_api_version": "20\n", "variants.list": "default\n", "parameters.list": ""}
@@ -84,7 +86,7 @@ class Machines:
 
     def Gnt(self, *argv: str, **options: Any) -> Done:
         """Run a command on the master; ``Gnt("instance", "list")`` is ``gnt-instance list``."""
-        return self.master.Run(f"gnt-{argv[0]}", *argv[1:], **{"seconds": 300.0, **options})
+        return self.master.Run(f"gnt-{argv[0]}", *argv[1:], **{"seconds": _COMMAND_SECONDS, **options})
 
     @contextlib.contextmanager
     def Step(self, text: str) -> Iterator[None]:

@@ -57,7 +57,8 @@ def Commands() -> str:
 
 
 def _Copy(folder: Path) -> None:
-    """Copy the tree as git has it, with what is changed and not committed."""
+    """Clone the tree, with what is changed and not committed: ./autogen.sh asks git which files there are."""
+    subprocess.run(["git", "clone", "-q", "--no-checkout", str(TREE), str(folder)], check=True)
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=TREE,
