@@ -51,9 +51,12 @@ class Managed:
         machine.Write(AUTHORIZED, MakeKey(self.master.Path(USER_KEY)) + "\n# mine\n", 0o600)
         return machine, self.Serve(machine, machine.address)
 
-    def Command(self, *words: str) -> subprocess.CompletedProcess[str]:
-        done = self.master.Run([sys.executable, "-c", STARTER, *words], timeout=150, PATH=self.path)
-        assert "Traceback" not in done.stderr
+    def Command(self, *words: str, merged: bool = False) -> subprocess.CompletedProcess[str]:
+        """Run a command on the master; ``merged``: what it says on stderr is in stdout, too, in the order in which it was said."""
+        argv = [sys.executable, "-c", STARTER, *words]
+        argv = ["env", "-u", "PYTHONUNBUFFERED", "sh", "-c", 'exec "$@" 2>&1', "sh", *argv] if merged else argv
+        done = self.master.Run(argv, timeout=150, PATH=self.path)
+        assert "Traceback" not in done.stdout + done.stderr
         return done
 
     def Keys(self, node: RealNode) -> dict[str, list[str]]:
