@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable
 
-from lab.cluster import NAME, Node
+from lab.cluster import NAME, NETWORK, Node
 from lab.site import SiteMachines
 from lab.stage import Teller
 from lab.stories import OnSite
@@ -23,9 +23,9 @@ _LOGS = "/root/listrunner"
 _LISTRUNNER = "ganeti-listrunner"
 
 
-def _Init(stage: Teller[SiteMachines]) -> None:
-    argv = ["--master-netdev", "eth0", "--enabled-hypervisors", "fake", *stage.cluster.init, NAME]
-    stage.Gnt("cluster", "init", *argv)
+def _Init(stage: Teller[SiteMachines], *options: str) -> None:
+    argv = ["--master-netdev", "eth0", "--enabled-hypervisors", "fake", *stage.cluster.init, *options]
+    stage.Gnt("cluster", "init", *argv, NAME)
 
 
 def _LearnHostKeys(stage: Teller[SiteMachines], node: Node) -> None:
@@ -135,6 +135,72 @@ def setup_a_cluster(stage: Teller[SiteMachines]) -> None:
     _CheckEverywhere(stage)
 
 
+# --- machines that are not what they seem ---------------------------------------------------------------------------------
+
+_OTHER = "other"
+
+
+def _CleanUpAsTold(stage: Teller[SiteMachines], node: Node, said: str) -> None:
+    """Run on the node what an error says makes it nobody's node."""
+    [command] = set(re.findall(r"'(\S+/node-cleanup --yes-do-it)'", said))
+    node.Shell(command, seconds=600)
+    stage.say(f"         {command} on {node.name}")
+
+
+def _FromAnotherCluster(stage: Teller[SiteMachines], node: Node) -> None:
+    node.Shell(f"echo {NETWORK}.253 {_OTHER} >> /etc/hosts")
+    argv = ["--master-netdev", "eth0", "--enabled-hypervisors", "fake", "--no-etc-hosts", *stage.cluster.init]
+    node.Run("gnt-cluster", "init", *argv, _OTHER, seconds=900)
+    said = _Fails(stage, "node", "add", "--no-ssh-key-check", node.name)
+    assert f"'{_OTHER}'" in said and "belongs to another cluster" in said, said
+    assert node.Run("gnt-node", "list", "--no-headers", "-o", "name,role").stdout.split() == [node.name, "M"]
+    _CleanUpAsTold(stage, node, said)
+    _Add(stage, "--no-ssh-key-check", node.name)
+    _CheckHealth(stage)
+
+
+def _WrongHostKey(stage: Teller[SiteMachines], node: Node) -> None:
+    """Somebody else answers at a node's address."""
+    node.Shell("rm /etc/ssh/ssh_host_*; ssh-keygen -q -A; /etc/init.d/ssh restart")
+    for argv in (("command", "-M", "hostname"), ("copyfile", _FILE)):
+        stage.cluster.master.Run("tee", _FILE, stdin="secret")
+        # As in 3.1, "command" ends with 0 whatever happens on a node.
+        said = stage.Gnt("cluster", *argv, check=False)
+        assert re.search(f"{node.name}.*Host key verification failed", said, re.DOTALL), said
+    assert "secret" not in node.Shell(f"cat {_FILE}", check=False)
+    said = _Fails(stage, "node", "add", "--readd", node.name)
+    assert "--no-ssh-key-check" in said, said
+    _Add(stage, "--readd", "--no-ssh-key-check", node.name)
+    _CheckHealth(stage)
+    stage.Gnt("cluster", "copyfile", _FILE)
+    assert node.Read(_FILE) == "secret"
+
+
+def _OldKeys(stage: Teller[SiteMachines], node: Node) -> None:
+    """A node is switched off while all keys are renewed."""
+    stage.cluster.PowerOff(node)
+    stage.Gnt("node", "modify", "--offline", "yes", node.name)
+    said = " ".join(stage.Gnt("cluster", "renew-crypto", "--force", *_RENEWED).split())
+    assert f"{node.name} is offline and keeps its old keys" in said, said
+    stage.cluster.PowerOn(node)
+    refused = _Fails(stage, "node", "add", "--readd", node.name)
+    assert "does not match the local one" in refused, refused
+    _CleanUpAsTold(stage, node, said)
+    _Add(stage, "--readd", node.name)
+    _CheckHealth(stage)
+
+
+@OnSite
+def setup_strangers(stage: Teller[SiteMachines]) -> None:
+    """A node of another cluster, one with a strange host key, one with old keys: refused, and added after what is advised."""
+    _Init(stage, "--no-etc-hosts")
+    second, third = stage.cluster.nodes[1:]
+    _Add(stage, "--no-ssh-key-check", second.name)
+    _FromAnotherCluster(stage, third)
+    _WrongHostKey(stage, third)
+    _OldKeys(stage, third)
+
+
 # --- a machine fails while it is added ------------------------------------------------------------------------------------
 
 # Lines that gnt-node add prints, each of which begins a step.
@@ -191,7 +257,8 @@ def _Interrupted(stage: Teller[SiteMachines], node: Node, again: bool, line: str
 
 
 def _PlayInterrupted(stage: Teller[SiteMachines], cases: list[tuple[bool, str, str]]) -> None:
-    _Init(stage)
+    # The name of a node that is removed would not be found when it is added again.
+    _Init(stage, "--no-etc-hosts")
     *others, last = stage.cluster.nodes[1:]
     for node in others:
         _Add(stage, "--no-ssh-key-check", node.name)
