@@ -85,7 +85,8 @@ def _Backend() -> Topic:
 
     return Topic(
         "Backend parameters (-B)",
-        f"KEY=VALUE pairs, separated by commas. {_PREFIXES}",
+        f"KEY=VALUE pairs, separated by commas. {_PREFIXES} A SIZE has the unit m, g or t; a bare number is MiB."
+        " It is rounded up to a multiple of 4 MiB.",
         tables=[_ParamKeys("", be.INPUT_TABLE)],
         examples=["-B memory=2g,vcpus=2", "-B minmem=1g,maxmem=4g", "-B no_auto_balance"],
     )
@@ -235,7 +236,7 @@ def _VerifyCodes() -> Topic:
 # What the keys of the opcodes' disks and NICs mean; their names and choices come from the types of the opcodes, and
 # which disks have them from the templates.
 _DISK_KEYS = {
-    "size": "size with unit m, g or t; a bare number is MiB",
+    "size": "size with unit m, g or t; a bare number is MiB; rounded up to a multiple of 4 MiB",
     "mode": "whether the instance may write to it (default: rw)",
     "name": "name that can be used instead of the number; none removes it",
     "adopt": "name of an existing volume to use, instead of size",

@@ -7,7 +7,6 @@ the bytes to ``protocol``, and nothing outside this room builds or reads message
 from __future__ import annotations
 
 import errno
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +48,9 @@ def Listens() -> bool:
 
 def RetryingText(seconds: float) -> str:
     """Return what a program says to people while it tries for so long to reach the master daemon."""
-    until = time.strftime("%H:%M:%S", time.localtime(runtime.Time() + seconds))
-    return f"The master daemon does not answer; trying again until {until} (Ctrl-C to stop)"
+    from ganeti.utils.text import TryingAgain  # most programs need it never
+
+    return f"The master daemon does not answer; {TryingAgain(seconds)} (Ctrl-C to stop)"
 
 
 class Transport:

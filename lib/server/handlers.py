@@ -197,6 +197,7 @@ class Handlers:
         reason: list[Any],
         expected: dict[str, Any] | None,
     ) -> Pending:
+        new = uuid is None
         if uuid is None:
             uuid = runtime.NewUuid()
         elif not ht.TUuid(uuid):
@@ -217,7 +218,9 @@ class Handlers:
                 }
             )
         except errors.ConfigurationError as err:
-            raise errors.OpPrereqError(f"Not a filter rule: {err}", errors.ECODE_INVAL) from err
+            # A rule that does not exist yet is not named: nobody could find it.
+            text = str(err).replace(f" '{uuid}'", "") if new else str(err)
+            raise errors.OpPrereqError(f"Not a filter rule: {text}", errors.ECODE_INVAL) from err
 
         return Begun(lambda done: self._cfg.SetFilter(rule, self._Followed(done), expected)).Map(lambda _: uuid)
 

@@ -6,10 +6,11 @@ import collections
 import functools
 import math
 import re
+import time
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from ganeti import errors
+from ganeti import errors, runtime
 
 _Item = TypeVar("_Item", bound=Hashable)
 _RUNS = re.compile(r"(\d{1,4000})")
@@ -67,6 +68,11 @@ def NiceSortKey(text: str) -> tuple[tuple[int, int, str], ...]:
         elif run:
             key.append((1, 0, run))
     return tuple(key)
+
+
+def TryingAgain(seconds: float) -> str:
+    """Return what people are told while something is tried for so many seconds more."""
+    return f"trying again until {time.strftime('%H:%M:%S', time.localtime(runtime.Time() + seconds))}"
 
 
 def NiceSort(names: Iterable[str]) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
@@ -20,6 +19,7 @@ from ganeti.rapi.client import CertificateError, GanetiApiError, GanetiRapiClien
 from ganeti.tools.htools import sources
 from ganeti.tools.htools.execution import Opcode, QueueFailed
 from ganeti.tools.htools.output import Failed, Streams
+from ganeti.utils.text import TryingAgain
 
 PATIENCE: Final = 60.0
 """Seconds in which a server that stopped answering may come back, such as after a fail-over of the master."""
@@ -174,8 +174,7 @@ class RapiQueue:
                     raise
                 if deadline is None:
                     deadline = now + self._patience
-                    until = time.strftime("%H:%M:%S", time.localtime(runtime.Time() + self._patience))
-                    self._streams.Err(f"{err}; trying again until {until} (submitted jobs go on)")
+                    self._streams.Err(f"{err}; {TryingAgain(self._patience)} (submitted jobs go on)")
             runtime.Sleep(_PAUSE)
 
 

@@ -103,6 +103,10 @@ def test_a_filter_rule_is_made_replaced_and_removed_and_the_queue_follows(door: 
         door.Call("ReplaceFilter", door.setup.nodes[0], 0, [], "PAUSE", [])
     with pytest.raises(errors.OpPrereqError, match="not a valid UUID"):
         door.Call("ReplaceFilter", "x", 0, [], "PAUSE", [])
+    with pytest.raises(errors.OpPrereqError, match=r"\('Not a filter rule: filter: key .* must be .*, found \"FOO\"'"):
+        door.Call("ReplaceFilter", None, 0, [], "FOO", [])
+    with pytest.raises(errors.OpPrereqError, match=f"Not a filter rule: filter .*{uuid}.*: key .* must be"):
+        door.Call("ReplaceFilter", uuid, 0, [], "FOO", [])
 
 
 def test_a_rule_is_acknowledged_when_the_queue_follows_it(door: Door) -> None:
