@@ -146,9 +146,24 @@ def NewDomainSecret(given: str | None, new: bool) -> list[NewFile]:
 
 
 def Replace(files: Iterable[NewFile]) -> None:
-    """Write the files of this node; whoever calls has them distributed."""
-    for file in files:
-        _Write(file.path, file.text, file.mode, file.user, _autoconf.MASTERD_GROUP)
+    """Write the files of this node; whoever calls has them distributed.
+
+    All are on the disk before the first one takes its place; OpExecError if one cannot be.
+    """
+    kept = list(files)
+    owned = [(users.UserId(file.user), users.GroupId(_autoconf.MASTERD_GROUP)) for file in kept]
+    try:
+        runtime.WriteFiles(
+            [
+                runtime.NewFile(file.path, file.text.encode(), file.mode, *ids)
+                for file, ids in zip(kept, owned, strict=True)
+            ]
+        )
+    except OSError as err:
+        raise errors.OpExecError(
+            f"{err.filename or ', '.join(file.path for file in kept)} could not be replaced: {err.strerror}",
+            hint="remove the cause and run the same command again; other nodes have the files of before",
+        ) from err
 
 
 def CertifyMaster(snapshot: objects.Snapshot, server_pem: str, node_name: str) -> objects.Snapshot:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from simulated import World
 from support import configs
 from support.nodes import MakeNodes
 
-from ganeti import pathutils, runtime, ssh
+from ganeti import errors, pathutils, runtime, ssh
 from ganeti.bootstrap import keys
 
 KEY = "ssh-rsa AAAAB3NzaC1yc2E root@node1.example.org"
@@ -22,3 +24,22 @@ def test_a_cluster_that_manages_ssh_knows_its_master_s_key_from_the_start(tmp_pa
         keys.WriteClusterFiles(root, root.master_name, KEY)
         assert ssh.ReadNodeKeys() == {root.cluster.master_node: [KEY]}
         assert runtime.Stat(pathutils.SSH_PUB_KEYS_FILE).st_mode & 0o777 == 0o600
+
+
+def test_files_that_belong_together_are_replaced_together_or_not_at_all() -> None:
+    """A full disk: the certificate of SPICE stays with that of its authority."""
+    paths = (pathutils.SPICE_CERT_FILE, pathutils.SPICE_CACERT_FILE)
+    with World(1) as world:
+        machine = world.AddMachine("node1.example.org")
+        machine.Call(runtime.MakeDirs, pathutils.DATA_DIR)
+        for path in paths:
+            machine.Call(runtime.WriteFile, path, "old")
+        fresh = machine.Call(keys.NewSpiceFiles, None, None, True)
+        machine.disk_full = True
+        with pytest.raises(errors.OpExecError, match=r"spice\.pem could not be replaced: No space left") as caught:
+            machine.Call(keys.Replace, fresh)
+        assert "run the same command again" in str(caught.value.hint)
+        assert [machine.Call(runtime.ReadFile, path) for path in paths] == [b"old", b"old"]
+        machine.disk_full = False
+        machine.Call(keys.Replace, fresh)
+        assert [machine.Call(runtime.ReadText, path) for path in paths] == [file.text for file in fresh]
