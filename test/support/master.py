@@ -21,6 +21,7 @@ from ganeti.config import ConfigWriter, VotersOf
 from ganeti.master.querydata import QueryData
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import SnapshotResolver
+from ganeti.server.opening import MembersOf
 from ganeti.store import Member, Row, election
 from ganeti.store.files import adopt
 from support import drivers
@@ -158,12 +159,12 @@ class Master:
         self._Watch()
 
     def _Continue(self) -> None:
-        members = [node.member for node in self.all[: self._count]]
-        self._Open(
-            lambda own, wire, options: election.BecomeMaster(
-                own, members[0], members, wire, candidates=self._Candidates, **options
-            )
-        )
+        def make(own: Any, wire: Any, options: dict[str, Any]) -> Any:
+            rows = [(row.kind, row.id, row.value) for row in own.database.GetRows() if row.value is not None]
+            nodes = MembersOf(objects.Snapshot.FromRows(rows))
+            return election.BecomeMaster(own, self.all[0].member, nodes, wire, candidates=self._Candidates, **options)
+
+        self._Open(make)
         self._Watch()
 
     def _Candidates(self) -> list[Member] | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.master import Master
+from support.master import KilledMeanwhile, Master
 from support.simnode import SimNode
 
 from ganeti import errors, opcodes, pathutils, runtime
@@ -130,3 +130,39 @@ def _CheckWhole(master: Master, machine: SimNode, step: str) -> None:
     for path in (pathutils.CONFD_HMAC_KEY, pathutils.CLUSTER_DOMAIN_SECRET_FILE, pathutils.RAPI_CERT_FILE):
         if master[0].Exists(path):
             assert machine.Read(path) == master[0].Read(path), (step, path)
+
+
+@pytest.mark.limit(300)
+@pytest.mark.parametrize("again", [False, True], ids=["add", "readd"])
+def test_after_the_master_daemon_was_killed_at_any_step_the_node_is_added_or_added_again(again: bool) -> None:
+    master = Master(2, spare=SPARES)
+    try:
+        master.Perform(lambda: _Prepare(master))
+        first = master.Spare()
+        assert master.Perform(lambda: _Add(master, first, False)) == ""
+        first.calls.clear()
+        if again:
+            assert master.Perform(lambda: _Add(master, first, True)) == ""
+            steps = list(dict.fromkeys(first.calls))
+        else:
+            second = master.Spare(1)
+            assert master.Perform(lambda: _Add(master, second, False)) == ""
+            steps = list(dict.fromkeys(second.calls))
+        for number, step in enumerate(steps, 2):
+            machine = first if again else master.Spare(number)
+
+            def strike(name: str, _args: object, step: str = step) -> None:
+                if name == step:
+                    master.world.Schedule(0, master.Kill)
+                    runtime.Sleep(0.01)
+
+            machine.before = strike
+            with pytest.raises(KilledMeanwhile):
+                master.Perform(lambda machine=machine: _Add(master, machine, again))  # type: ignore[misc]
+            machine.before = lambda name, args: None
+            master.Restart()
+            known = master.Perform(lambda machine=machine: master.snapshot.NodeByName(machine.name)) is not None  # type: ignore[misc]
+            assert master.Perform(lambda machine=machine, known=known: _Add(master, machine, known)) == "", step  # type: ignore[misc]
+            master.Perform(lambda machine=machine, step=step: _CheckWhole(master, machine, step))  # type: ignore[misc]
+    finally:
+        master.Close()
