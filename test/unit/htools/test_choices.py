@@ -12,6 +12,7 @@ from ganeti.htools.choosing.evacuate import Mode
 from ganeti.htools.model import records
 from ganeti.htools.model.entities import NO_NODE, Disk, Failure, Instance, NodeFacts, Record, Status
 from ganeti.htools.model.moves import Apply, Kind, Move
+from ganeti.htools.model.resources import AddPrimary, AddSecondary, Node
 from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.sources import loading, text
 
@@ -62,6 +63,26 @@ def test_of_equal_places_the_later_one_is_chosen(template: str, nodes: tuple[int
     inst = _New(template)
     placed = allocate.AllocateInGroups(cluster, inst, len(inst.nodes), allocate.Rules()).placement
     assert placed is not None and placed.instance.nodes == nodes
+
+
+def test_of_equal_groups_the_later_one_is_chosen() -> None:
+    cluster = _Cluster([], [[7680, 7680], [7680, 7680]])
+    chosen = allocate.AllocateInGroups(cluster, _New("plain"), 1, allocate.Rules()).group
+    assert chosen is not None and chosen.index == 1
+
+
+def test_a_secondary_needs_more_than_the_memory_of_its_instance() -> None:
+    node = _Cluster([], [[7680, 3000]]).state.nodes[1]
+    for memory, fits in ((3000, False), (2999, True)):
+        found = AddSecondary(node, _New("drbd", memory).On(0, 1, 0), 0)
+        assert isinstance(found, Node) if fits else found is Failure.MEM
+
+
+@pytest.mark.parametrize(("ratio", "fits"), [(0.0, False), (-1.0, True)])
+def test_a_ratio_of_zero_allows_nothing_and_a_negative_one_everything(ratio: float, fits: bool) -> None:
+    cluster = _Facts(_Cluster([], [[7680]]), 0, vcpu_ratio=ratio)
+    found = AddPrimary(cluster.state.nodes[0], _New("plain").On(0, NO_NODE, 0))
+    assert isinstance(found, Node) if fits else found is Failure.CPU
 
 
 # --- instances that leave their nodes ----------------------------------------------------------------------------------------

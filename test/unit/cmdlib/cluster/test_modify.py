@@ -342,6 +342,9 @@ def test_instances_that_break_the_new_policy_are_named(master: Master) -> None:
     assert "following instances violate them: web.example.org" in _Messages(master)
     _Set(master, ipolicy={"vcpu-ratio": 3.0})
     assert "violate" not in _Messages(master), "it did so before"
+    bounds["min"]["disk-size"] = 500_000
+    _Set(master, ipolicy={"minmax": [bounds], "std": {"disk-size": 500_000}})
+    assert "following instances violate them: web.example.org" in _Messages(master), "in one more way"
 
 
 # --- the master's address -----------------------------------------------------------------------------------------------
