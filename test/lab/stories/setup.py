@@ -31,7 +31,7 @@ def _Init(stage: Teller[SiteMachines], *options: str) -> None:
 def _LearnHostKeys(stage: Teller[SiteMachines], node: Node) -> None:
     """Do what an administrator does who has compared a machine's host keys."""
     known = "/root/.ssh/known_hosts"
-    script = f"ssh-keygen -q -R {node.name} 2>&1; ssh-keyscan {node.name} >> {known}"
+    script = f"ssh-keygen -q -R {node.name} 2>&1; ssh-keyscan -T 60 {node.name} >> {known}"
     stage.cluster.master.Shell(f"touch {known}; {script}")
 
 
