@@ -232,7 +232,8 @@ class Drbd(Mirror):
                 f"{self}: the volumes to detach ({', '.join(named)}) are not those it has"
                 f" ({config.data if config else 'none'}, {config.meta if config else 'none'})"
             )
-        self._Do("detach", "its local storage cannot be detached")
+        with self.Obeying():
+            self._Do("detach", "its local storage cannot be detached")
         self.children = []
         self.Attach()
 

@@ -245,8 +245,9 @@ class FakeMirror(FakeDevice, Mirror):
         own = [child.unique_id for child in self.children if child is not None]
         if [tuple(child.logical_id) for child in children] != own:
             raise errors.BlockDeviceError(f"{self}: the devices to remove are not its children")
+        with self.Obeying():
+            self._Note(disk=False)
         self.children = []
-        self._Note(disk=False)
         self.Attach()
 
     def Rename(self, new_id: Sequence[Any]) -> None:

@@ -405,7 +405,8 @@ def test_a_call_that_comes_late_changes_nothing(kind: Kind) -> None:
     for number in (3, 3, 7):
         decided(number).Follow()
     late = decided(6, constants.PEER_BEHIND)
-    for act in (late.Follow, late.Assemble, late.Open):
+    volumes = [child.Replace() for child in disk.children]
+    for act in (late.Follow, late.Assemble, late.Open, lambda: late.RemoveChildren(volumes)):
         with pytest.raises(errors.BlockDeviceError, match=r"decision 6 .* has obeyed decision 7 since: it came late"):
             act()
     decided(7).DisconnectNet()

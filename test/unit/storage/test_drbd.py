@@ -197,6 +197,7 @@ def test_a_late_call_does_not_turn_fencing_off(mirror: Pair) -> None:
         ("drbd_follow", [[late]]),
         ("blockdev_open", ["", [late], True]),
         ("blockdev_assemble", [late, MakeInstance().ToDict(runtime=True), True, 0]),
+        ("blockdev_removechildren", [late, list(late.children)]),
     ):
         one.Fail("this call carries decision 1 .* obeyed decision 2 since", name, *args)
     assert one.device.options["fencing"] == "resource-and-stonith"
