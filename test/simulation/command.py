@@ -24,6 +24,9 @@ from simulation.migration import bugs as migration_bugs
 from simulation.migration import master as migration_master
 from simulation.migration.run import Run as RunMigration
 from simulation.mirrors import bugs as mirror_bugs
+from simulation.mirrors import groupbugs
+from simulation.mirrors.groups import GroupParts
+from simulation.mirrors.groups import Run as RunGroups
 from simulation.mirrors.run import MirrorParts
 from simulation.mirrors.run import Run as RunMirrors
 
@@ -47,6 +50,7 @@ PLAYS = {
         RunMigration, migration_master.Parts, migration_bugs.BUGS, "migrations between hosts that die and hang"
     ),
     "mirrors": Play(RunMirrors, MirrorParts, mirror_bugs.BUGS, "mirrors whose link, machines and master fail"),
+    "groups": Play(RunGroups, GroupParts, groupbugs.BUGS, "volume groups that are repaired below mirrors"),
     "jobs": Play(RunJobs, JobQueue, jobbugs.BUGS, "the job queue on the store, with jobs that do nothing"),
     "events": Play(RunEvents, EventRing, followers.BUGS, "clients that follow the events of masters that come and go"),
 }

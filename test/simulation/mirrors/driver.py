@@ -67,8 +67,13 @@ class Volume(BlockDev):
             self._SetGone()
         return self.attached
 
+    def _CheckGroup(self, half: Half) -> None:
+        if half.pv:
+            raise errors.BlockDeviceError(f"Cannot change VG {self.unique_id[0]} while PVs are missing on {half.host}")
+
     def Create(self, size: int, exclusive: bool = False) -> None:
         half = self._Command("lvcreate")
+        self._CheckGroup(half)
         if self._name in half.volumes:
             raise errors.BlockDeviceError(f"volume {self._name} exists already on {half.host}")
         half.volumes[self._name] = None
@@ -86,6 +91,7 @@ class Volume(BlockDev):
 
     def Rename(self, new_id: Sequence[Any]) -> None:
         half = self._Command("lvrename")
+        self._CheckGroup(half)
         if str(new_id[1]) in half.volumes:
             raise errors.BlockDeviceError(f"volume {new_id[1]} exists already on {half.host}")
         half.volumes[str(new_id[1])] = half.volumes.pop(self._name)
@@ -100,6 +106,7 @@ class Volume(BlockDev):
         if storage is not None:
             half.kernel.CheckNeedless(half, storage)
         half.volumes.pop(self._name, None)
+        half.missing.discard(self._name)
         self._SetGone()
 
     def SetInfo(self, text: str) -> None:
@@ -131,6 +138,7 @@ class MirrorHalf(SimulatedDisk, Mirror):
         half = HalfHere()
         if not half.assembled:
             half = self._Command("attach")
+            half.GiveUpMissing()
             half.storage = self._Storage()
             half.BringUp()
             HostOf().assembled = True
@@ -153,7 +161,7 @@ class MirrorHalf(SimulatedDisk, Mirror):
         """Return what is in this host's volume with the data, if it can be used."""
         half = HalfHere()
         names = [str(child.logical_id[1]) for child in self.disk.children]
-        if not names or any(name not in half.volumes for name in names):
+        if not names or any(name not in half.volumes or name in half.missing for name in names):
             return None
         storage = half.volumes[names[0]]
         return None if storage is None or storage.failed else storage
@@ -225,6 +233,7 @@ class MirrorHalf(SimulatedDisk, Mirror):
             raise errors.BlockDeviceError(f"{half} is open on the other side")
         self._FollowNow()
         half = self._Command("primary")
+        half.Notice()
         if force and half.disk == INCONSISTENT and half.link != CONNECTED and not half.current:
             half.disk, half.current = UPTODATE, half.kernel.NewGeneration()
         if half.disk in (INCONSISTENT, DISKLESS) and not (half.link == CONNECTED and half.peer_disk == UPTODATE):

@@ -44,6 +44,9 @@ class Half:
         # By the name of the volume with the data; those that were made and have no metadata yet are None.
         self.volumes: dict[str, Storage | None] = {}
         self.storage: Storage | None = None
+        # The volumes on a physical volume that is away, and whether it is "missing", or "returned" and not taken back.
+        self.missing: set[str] = set()
+        self.pv = ""
         self.assembled = False
         self._peer: Half | None = None
         self._Forget()
@@ -83,8 +86,9 @@ class Half:
         """What the half has, or would have if it were set up."""
         if self.assembled:
             return self.storage
-        storage = self.volumes.get(self.kernel.data_volume())
-        return None if storage is None or storage.failed else storage
+        name = self.kernel.data_volume()
+        storage = self.volumes.get(name)
+        return None if storage is None or storage.failed or name in self.missing else storage
 
     @property
     def other(self) -> Half:
@@ -104,10 +108,30 @@ class Half:
         """Whether the other half is to be connected with this one, too."""
         return self.other.other is self
 
+    def LosePv(self) -> None:
+        """The physical volume below is away, which nobody notices before the volumes are used."""
+        self.pv, self.missing = "missing", set(self.volumes)
+
+    def Notice(self, chance: float = 1.0) -> None:
+        """What is missing was to be used, with this chance: it is not used any more, even if it comes back."""
+        missing = self.assembled and self.storage is not None and self.kernel.data_volume() in self.missing
+        if missing and self.kernel.world.Chance(chance):
+            self.GiveUpMissing()
+            self.Detach()
+
+    def GiveUpMissing(self) -> None:
+        """The physical volume does not come back."""
+        for name in self.missing:
+            storage = self.volumes.get(name)
+            if storage is not None:
+                storage.failed = True
+
     def Detach(self) -> None:
         """The volumes are not used any longer, or cannot be."""
         self.storage = None
         if self.link == CONNECTED:
+            if self.other.disk == UPTODATE and not self.other.bitmap and (self.primary or self.other.primary):
+                self.other.bitmap, self.other.current = self.other.current, self.kernel.NewGeneration()
             self.sync = self.other.sync = ""
             self.other.peer_disk = DISKLESS
         elif self.primary:
@@ -120,6 +144,7 @@ class Half:
 
     def Crash(self) -> None:
         """The machine is off."""
+        self.Notice()
         if not self.assembled:
             return
         self.crashed = self.crashed or self.primary
@@ -150,6 +175,8 @@ class Half:
 
     def Lose(self, link: str) -> None:
         """The other half is gone."""
+        if self.primary:
+            self.Notice()
         could_take_over = self.peer_disk in (UPTODATE, CONSISTENT)
         self.link, self.sync, self.noticed_at = link, "", None
         if not self.primary:
@@ -203,6 +230,8 @@ class Kernel(GuestDisk):
         self.given_up: set[int] = set()
         # One direction in which nothing passes, as the host that is not heard.
         self.unheard: Host | None = None
+        # How likely a write meets the part of a volume that is away.
+        self.touched = 0.02
         self.minors: dict[str, int] = {}
         # The hosts that the configuration names, and whether it says that the side other than a host's does not count.
         self.configured: Callable[[], list[Host]] = lambda: hosts[:2]
@@ -250,6 +279,8 @@ class Kernel(GuestDisk):
     def Replicate(self, half: Half) -> None:
         """Send what waits; it is acknowledged if the answers come back."""
         other = half.other
+        if half.pending:
+            other.Notice(self.touched)
         reaches = self.world.Reaches(half.host.name, other.host.name) and self.unheard is not half.host
         if other.link == CONNECTED and other.host.on and reaches:
             other.data.update(half.pending)
@@ -265,6 +296,12 @@ class Kernel(GuestDisk):
                 if missing and not self.recorded(kept.other):
                     raise Violation(f"a copy on {half.host} is removed, and {kept} is not complete yet: {self.halves}")
 
+    def CheckGivenUp(self, half: Half) -> None:
+        """Volumes that might have come back are given up: the other half must be complete."""
+        kept = half.other
+        if half in self.halves and self.acknowledged - self.given_up - kept.data:
+            raise Violation(f"what {half} has is given up, and {kept} is not complete: {self.halves}")
+
     # --- a guest's disk -----------------------------------------------------------------------------------------------
 
     def Known(self, host: Host) -> int:
@@ -277,6 +314,9 @@ class Kernel(GuestDisk):
         half = self.HalfOf(process.host)
         if not half.primary:
             raise Violation(f"{process} writes to a half that is not open: {half}")
+        if half.storage is not None and half.storage not in half.volumes.values():
+            raise Violation(f"{process} writes to a volume that is not there: {half}")
+        half.Notice(self.touched)
         if half.frozen and half.disk != UPTODATE:
             return
         lost = self.acknowledged - self.given_up - half.seen
@@ -312,6 +352,8 @@ class Kernel(GuestDisk):
                 self._Handshake(first, second)
 
     def _Handshake(self, first: Half, second: Half) -> None:
+        for half in (first, second):
+            half.Notice()
         source = self._Judge(first, second)
         refused = first.primary and second.primary and not (first.dual and second.dual)
         if source is not None:
@@ -374,6 +416,10 @@ class Kernel(GuestDisk):
 
     def _EndSync(self, source: Half) -> None:
         target = source.other
+        for half in (source, target):
+            half.Notice()
+        if not source.sync:
+            return
         target.data = set(source.data)
         target.history = target.history | ({target.current, source.bitmap} - {0})
         source.history = source.history | ({source.bitmap} - {0})

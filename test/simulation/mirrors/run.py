@@ -69,18 +69,23 @@ def _AttachNet(disks: list[dict[str, Any]], multimaster: bool) -> None:
     drbd.AttachNet(disks, multimaster)
 
 
-def Run(seed: int, parts: type[MirrorParts] = MirrorParts, faults: int | None = None) -> Result:
-    """Run one seed; never raise for what goes wrong inside."""
+def Run(
+    seed: int,
+    parts: type[MirrorParts] = MirrorParts,
+    faults: int | None = None,
+    people: Callable[[World, KeptCluster], People] | None = None,
+) -> Result:
+    """Run one seed, by default with ``People``; never raise for what goes wrong inside."""
     result = Result(seed)
     world = World(seed + (1 << 32))
     with Judged(world, result, {"drbd": parts.driver, "plain": Volume}):
-        _Play(world, KeptCluster(world, DRBD, parts), faults, result)
+        cluster = KeptCluster(world, DRBD, parts)
+        _Play(world, cluster, (people or People)(world, cluster), faults, result)
     return result
 
 
-def _Play(world: World, cluster: KeptCluster, faults: int | None, result: Result) -> None:
+def _Play(world: World, cluster: KeptCluster, people: People, faults: int | None, result: Result) -> None:
     runtime.EnterSide(cluster.side)
-    people = People(world, cluster)
     people.Begin()
     count = world.rng.choice((0, 1, 1, 2, 2, 3, 4)) if faults is None else faults
     people.struck = struck = MirrorFaults(world, cluster, people.kernel, count)
@@ -277,7 +282,8 @@ class People:
         target, struck = self._Half(self.secondary), len(self.struck.told)
         behind = self.disk.behind is not None and self.disk.behind["node"] == self.cluster.Uuid(target.host.name)
         host = target.host
-        wanted = target.disk not in (INCONSISTENT, DISKLESS) and not self.moving and (accept or not behind)
+        complete = target.disk not in (INCONSISTENT, DISKLESS) and not target.missing
+        wanted = complete and not self.moving and (accept or not behind)
         node = self.cluster.cfg.Snapshot().nodes[self.cluster.Uuid(host.name)]
         wanted = wanted and self.cluster.instance.admin_state == "up" and not node.offline
         error = self.FailOver(accept)
@@ -549,17 +555,21 @@ class People:
                 return self._Mend(half)
         process = self.cluster.primary.processes.get(NAME)
         if process is None:
-            error = self._Run(opcodes.OpInstanceStartup(instance_name=NAME))
-            if " is gone, and " in self.cluster.hint and "failover --ignore-consistency" in self.cluster.hint:
-                # Nothing is accepted by that: what was lost was lost with the disk.
-                return self._Run(opcodes.OpInstanceFailover(instance_name=NAME, ignore_consistency=True))
-            return error
+            return self._StartAgain()
         error = self._Run(opcodes.OpInstanceActivateDisks(instance_name=NAME))
         self.cluster.Keep(FROZEN_SECONDS)
         if primary.link == secondary.link == STANDALONE:
             if not self.accepted:
                 raise Violation(f"the halves parted although nobody accepted a loss: {self.kernel.halves}")
             return self.GiveUp()
+        return error
+
+    def _StartAgain(self) -> str:
+        """Start the guest, where its data is if the message says so."""
+        error = self._Run(opcodes.OpInstanceStartup(instance_name=NAME))
+        if " is gone, and " in self.cluster.hint and "failover --ignore-consistency" in self.cluster.hint:
+            # Nothing is accepted by that: what was lost was lost with the disk.
+            return self._Run(opcodes.OpInstanceFailover(instance_name=NAME, ignore_consistency=True))
         return error
 
     def _Mend(self, half: Half) -> str:

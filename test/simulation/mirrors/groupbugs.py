@@ -1,0 +1,93 @@
+"""Bugs planted in the repair of volume groups: each is found by some seed of its play."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from simulation.mirrors.driver import MirrorHalf
+from simulation.mirrors.groups import GroupParts, Vgreduce
+
+from ganeti import objects, watchedgroups
+from ganeti.cmdlib import LU_MAPPING
+from ganeti.cmdlib.node.storage import LURepairNodeStorage
+from ganeti.config import ConfigWriter
+
+
+class _Bug(GroupParts):
+    """``unit``: takes the place of the repair's logical unit."""
+
+    unit: type[LURepairNodeStorage] = LURepairNodeStorage
+
+    def __init_subclass__(cls) -> None:
+        cls.units: Mapping[str, Any] = {**LU_MAPPING, "OP_REPAIR_NODE_STORAGE": cls.unit}
+
+
+class _Trusting(LURepairNodeStorage):
+    def _Problems(self) -> Iterator[str]:
+        yield from ()
+
+
+class NobodyLooksAtTheOtherCopy(_Bug):
+    unit = _Trusting
+
+
+class _Holding(LURepairNodeStorage):
+    def _LetGo(self, inst: objects.Instance, dev: objects.Disk) -> None:
+        del inst, dev
+
+
+class MirrorsKeepTheirLostVolumes(_Bug):
+    unit = _Holding
+
+
+class _Unrecorded(LURepairNodeStorage):
+    def _LetGo(self, inst: objects.Instance, dev: objects.Disk) -> None:
+        super()._LetGo(inst.Replace(disks_active=False), dev)
+
+
+class ASideLetsGoUnrecorded(_Bug):
+    """The primary writes alone, and nobody knows, until the physical volume comes back."""
+
+    unit = _Unrecorded
+
+
+class _StaysPending(LURepairNodeStorage):
+    def _Record(self, state: str) -> None:
+        if state == watchedgroups.PENDING:
+            super()._Record(state)
+
+
+class ARepairIsUnderWayForEver(_Bug):
+    unit = _StaysPending
+
+
+class VolumesInUseAreRemoved(_Bug):
+    """Nobody lets go of them, and LVM does not refuse."""
+
+    unit = _Holding
+
+    @staticmethod
+    def Vgreduce() -> None:
+        Vgreduce(force=True)
+
+
+class ALateCallTakesVolumesAway(_Bug):
+    """It carries a decision that has been followed by another one, and is obeyed."""
+
+    driver = MirrorHalf
+
+
+class _Keeping(ConfigWriter):
+    def DropECReservations(self, ec_id: Any) -> None:
+        super().DropECReservations(ec_id)
+        self.AllocateDRBDMinor(sorted(self.Snapshot().nodes), "left", ec_id)
+
+
+class JobsKeepReservations(_Bug):
+    config = _Keeping
+
+
+BUGS: Sequence[type[GroupParts]] = [
+    bug for bug in list(globals().values()) if isinstance(bug, type) and issubclass(bug, _Bug) and bug is not _Bug
+]
