@@ -18,7 +18,10 @@ from ganeti.objects.node import Node, NodeGroup
 from ganeti.objects.snapshot import KIND_MAPS, Snapshot
 from ganeti.params import be, disk, hv, ipolicy, nd, nic
 from ganeti.params.types import Table, TypeProblems
+from ganeti.utils.text import JoinFirst
 
+# Of many that share something, so many are named.
+_LISTED = 10
 _MAC = re.compile("[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
@@ -70,7 +73,7 @@ def _Shared(root: Snapshot, what: str, *kinds: str) -> Iterator[tuple[Any, str]]
     for value, users in root.AllUsers(what):
         if len(users) > 1:
             found = [obj for uuid in users for kind in kinds if (obj := root.Find(kind, uuid)) is not None]
-            yield value, ", ".join(obj.label for obj in found)
+            yield value, JoinFirst([obj.label for obj in found], _LISTED)
 
 
 def _Namesakes(root: Snapshot, kind: str, plural: str) -> Iterator[str]:
@@ -288,7 +291,7 @@ def _CheckPorts(root: Snapshot) -> Iterator[str]:
     for port in dict.fromkeys(pool):
         users = [obj.label for uuid in root.Users("port", port) if (obj := _UserOfPort(root, uuid)) is not None]
         if len(users) + pool.count(port) > 1:
-            shared[port] = ", ".join(["the pool of free ports"] * pool.count(port) + users)
+            shared[port] = JoinFirst(["the pool of free ports"] * pool.count(port) + users, _LISTED)
     for port, owners in shared.items():
         yield f"port {port} is used more than once: {owners}"
     numbers = [port for port, _ in root.AllUsers("port") if isinstance(port, int)]
@@ -315,10 +318,10 @@ def _CheckAddresses(root: Snapshot) -> Iterator[str]:
         if node.secondary_ip != node.primary_ip:
             users.append((node.secondary_ip, f"{node.label} (secondary)"))
     for ip, owners in _Twice(users):
-        yield f"address {ip} is used more than once: {', '.join(owners)}"
+        yield f"address {ip} is used more than once: {JoinFirst(owners, _LISTED)}"
     links = [pair for instance in root.instances.values() for pair in _FoundOf(root, instance).addresses]
     for (link, ip, _), owners in _Twice(links):
-        yield f"address {ip} on {link} is used more than once: {', '.join(owners)}"
+        yield f"address {ip} on {link} is used more than once: {JoinFirst(owners, _LISTED)}"
 
 
 _CHECKS: tuple[Callable[[Snapshot], Iterator[str]], ...] = (
