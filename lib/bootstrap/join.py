@@ -21,6 +21,8 @@ from ganeti.utils.text import Printable
 
 _LIMIT = 1 << 20
 _PROBE_TIMEOUT = 20
+# For several probes, on a slow machine, too.
+_REACHED_WAIT = 60.0
 _LONGEST = 2000
 _HELPER_TIMEOUT = 300
 _HOST_KEY_KINDS = ("rsa", "dsa", "ecdsa")
@@ -173,7 +175,8 @@ def _TakePublicKey(machine: Machine, key_type: str, cluster: str) -> None:
         return not result.failed
 
     try:
-        daemons.WaitFor(answers, f"Machine {machine.name} could not be reached with its new SSH keys")
+        what = f"Machine {machine.name} could not be reached with its new SSH keys"
+        daemons.WaitFor(answers, what, _REACHED_WAIT)
     except errors.OpExecError as err:
         raise errors.OpExecError(f"{err}: {last}", hint=f"repair it; {_Again(machine)}") from err
     known = ssh.ReadNodeKeys()

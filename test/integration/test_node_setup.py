@@ -96,6 +96,16 @@ def test_a_machine_that_fails_half_way_is_added_by_the_same_command_without_a_qu
 
 
 @pytest.mark.limit(200)
+def test_a_machine_whose_first_answer_takes_too_long_is_asked_again(managed: Managed) -> None:
+    machine, server = managed.Machine("node3.example.com")
+    asked = machine.Path("/asked")
+    key = machine.Path(USER_KEY + ".pub")
+    server.broken["cat "] = f"[ -e {asked} ] || {{ touch {asked}; sleep 25; }}; exec cat {key}"
+    added = managed.Command("gnt-node", "add", "--no-ssh-key-check", machine.name)
+    assert added.returncode == 0 and os.path.exists(asked), added.stderr
+
+
+@pytest.mark.limit(200)
 def test_a_machine_joins_with_the_release_that_the_cluster_runs(managed: Managed) -> None:
     """Where releases are installed side by side, its links are changed before anything of it runs (doc/packaging.rst)."""
     machine, _ = managed.Machine("node3.example.com")
