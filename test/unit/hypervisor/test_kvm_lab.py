@@ -95,6 +95,28 @@ def test_guest_that_another_release_started_runs_on_until_its_next_start(rig: Kv
             assert console.Ask().uptime > 0
 
 
+@pytest.mark.req("RM-LIM-06")
+def test_the_driver_in_a_guest_gives_memory_back_and_takes_it_again(rig: KvmRig) -> None:
+    """What QEMU calls the guest's memory changes only when the driver in the guest has moved the balloon."""
+    rig.instance = rig.instance.Replace(beparams={**rig.instance.beparams, "minmem": 128, "maxmem": 192})
+
+    def has(memory: int) -> bool:
+        info = rig.driver.Info(rig.instance.name)
+        assert info is not None
+        return info.memory == memory
+
+    with rig.first:
+        rig.Start()
+        with rig.Console() as console:
+            before = console.Ask()
+            assert has(192)
+            for memory in (128, 192):
+                rig.driver.Balloon(rig.instance, memory)
+                WaitUntil(lambda wanted=memory: has(wanted), f"the guest has {memory} MiB", timeout=120)
+            after = console.Ask()
+    assert after.boot_id == before.boot_id and after.uptime >= before.uptime
+
+
 def test_paused_guest_waits(rig: KvmRig) -> None:
     with rig.first:
         rig.Start(paused=True)
