@@ -1173,10 +1173,10 @@ $ gnt-node list-tags --output=json node1.example.org
 [
   "fast"
 ]
-$ gnt-node evacuate -f --submit --print-jobid --priority=high -n node3 -s node2
+$ gnt-node evacuate -f --submit --print-jobid --priority=high -n node1 -s node2
 1097
 ! JobID: 1097
-> OP_NODE_EVACUATE {"mode":"secondary-only","node_name":"node2.example.org","priority":-10,"remote_node":"node3"}
+> OP_NODE_EVACUATE {"mode":"secondary-only","node_name":"node2.example.org","priority":-10,"remote_node":"node1"}
 $ gnt-node failover -f --priority=high node1
 Submitted jobs 1098
 Waiting for job 1098 for web.example.org ...
