@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ganeti import constants, errors, locking, params
-from ganeti.cmdlib.base import LogicalUnit
+from ganeti import constants, errors, locking, params, runtime
+from ganeti.cmdlib.base import LogicalUnit, Tasklet
 from ganeti.params import nd, types
 
 if TYPE_CHECKING:
     from ganeti import objects
+    from ganeti.rpc import RpcResult
 
+# A node that need not answer is not waited for longer, in seconds.
+BRIEF = 3.0
 # Sets of admin states that a check allows.
 STATE_DOWN = (constants.ADMINST_DOWN,)
 STATE_ONLINE = (constants.ADMINST_UP, constants.ADMINST_DOWN)
@@ -20,6 +23,23 @@ STATE_NOT_RUNNING = (constants.ADMINST_DOWN, constants.ADMINST_OFFLINE)
 REPLACE, APPEND = "replace", "append"
 
 T = TypeVar("T")
+
+
+# --- calls --------------------------------------------------------------------------------------------------------------
+
+
+def Briefly(caller: LogicalUnit | Tasklet, name: str, node_uuid: str, args: Sequence[Any]) -> RpcResult:
+    """Call a node, and wait for ``BRIEF`` only: it may go on working then."""
+    results: list[RpcResult] = []
+    ready = runtime.Event()
+
+    def done(result: RpcResult) -> None:
+        results.append(result)
+        ready.set()
+
+    caller.rpc.Start(name, [node_uuid], args, done, BRIEF)
+    ready.wait()
+    return results[0]
 
 
 # --- names --------------------------------------------------------------------------------------------------------------

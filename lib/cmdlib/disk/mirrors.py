@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors, runtime
+from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, Tasklet
+from ganeti.cmdlib.common import Briefly
 from ganeti.params import disk as disk_params
 
 if TYPE_CHECKING:
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from ganeti.rpc import RpcResult
 
 Caller = LogicalUnit | Tasklet
-
-# A node that is looked at and need not answer is not waited for longer.
-_GLANCE = 3.0
 
 # What a node says of the mirrors asked for: by the disk's uuid; None without an answer.
 View = dict[str, dict[str, Any]]
@@ -54,22 +52,8 @@ def Glance(caller: Caller, disks: Sequence[objects.Disk], node_uuid: str) -> Vie
 
     This may prompt a closer look, but never decides whether a copy is used or given up.
     """
-    result = _Briefly(caller, "drbd_states", node_uuid, [])
+    result = Briefly(caller, "drbd_states", node_uuid, [])
     return None if result.fail_msg else Pick(disks, node_uuid, result.payload)
-
-
-def _Briefly(caller: Caller, name: str, node_uuid: str, args: Sequence[Any]) -> RpcResult:
-    """Call a node, and wait for moments only: it may go on working then."""
-    results: list[RpcResult] = []
-    ready = runtime.Event()
-
-    def done(result: RpcResult) -> None:
-        results.append(result)
-        ready.set()
-
-    caller.rpc.Start(name, [node_uuid], args, done, _GLANCE)
-    ready.wait()
-    return results[0]
 
 
 def Strangers(view: View) -> list[str]:
@@ -202,7 +186,7 @@ def RecordBehind(
     if not answers:
         return changed
     # A guest may wait for this, and the record counts without it.
-    result = _Briefly(caller, "drbd_follow", node_uuid, [(changed, instance)])
+    result = Briefly(caller, "drbd_follow", node_uuid, [(changed, instance)])
     if result.fail_msg:
         unit = caller.lu if isinstance(caller, Tasklet) else caller
         unit.LogWarning(f"Node {result.node_name} could not mark its copies as outdated: {result.fail_msg}")

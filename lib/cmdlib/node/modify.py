@@ -19,6 +19,7 @@ from ganeti.cmdlib import candidates
 from ganeti.cmdlib.base import HTYPE_NODE, Feedback, Filled, LogicalUnit
 from ganeti.cmdlib.common import (
     STATE_DOWN,
+    Briefly,
     CheckInstanceState,
     ExpandNode,
     ForceNdParams,
@@ -112,8 +113,18 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
         return {"OP_TARGET": self.op.node_name, **env}
 
     def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
-        nodes = [self.snapshot.cluster.master_node, Filled(self.op.node_uuid)]
-        return (nodes, nodes)
+        master, node = self.snapshot.cluster.master_node, Filled(self.op.node_uuid)
+        return ([master] if self._IsSilent() else [master, node], [master, node])
+
+    def _IsSilent(self) -> bool:
+        """Return whether the node is to be marked offline and does not answer: then nobody shall wait for its hooks."""
+        node = self._node
+        if not self.op.offline or node.offline or node.uuid == self.snapshot.cluster.master_node:
+            return False
+        result = Briefly(self, "version", node.uuid, [])
+        if result.fail_msg:
+            self.LogWarning(f"Node {node.name} does not answer, its hooks are left out: {result.fail_msg}")
+        return bool(result.fail_msg)
 
     # --- checks -----------------------------------------------------------------------------------------------------------
 

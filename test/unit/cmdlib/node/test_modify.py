@@ -195,9 +195,12 @@ def test_a_candidate_is_replaced_before_it_goes(trio: Master, change: dict[str, 
 
 def test_a_dead_candidate_is_marked_offline(trio: Master) -> None:
     trio[1].machine.PowerOff()
+    began = trio.world.now
     result = _Modify(trio, 1, offline=True, auto_promote=True)
     assert result == [["master_candidate", "False"], ["offline", "True"]]
     assert _Voters(trio) == {trio.nodes[0], trio.nodes[2]}
+    assert trio.world.now - began < 5, "its instances wait for this command"
+    assert any("does not answer, its hooks are left out" in text for text in trio.last.messages)
 
 
 def test_who_cannot_be_promoted_does_not_stop_it(trio: Master) -> None:
