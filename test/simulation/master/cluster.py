@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,7 @@ class MasterCluster(Cluster):
         self.edits = 0
         # Where the newest edit lies, until another node tries to be master.
         self.edited_on = ""
+        self.last_full = -math.inf  # when a disk was full
         super().__init__(world, count, candidates, workload, parts, exporting=True)
         self.snapshot = Configuration(count, candidates)
 

@@ -14,6 +14,8 @@ from ganeti import pathutils, runtime, serializer
 if TYPE_CHECKING:
     from simulated import Process
     from simulation.master.machines import MasterNode
+# Seconds after which an exporter has written what a full disk did not take.
+_WRITTEN_AFTER = 5.0
 
 
 def LoseStore(cluster: MasterCluster, rng: random.Random) -> str:
@@ -81,6 +83,8 @@ def FlickerDisk(cluster: MasterCluster, rng: random.Random) -> str:
 
 def _SetFull(cluster: MasterCluster, node: MasterNode, full: bool) -> None:
     node.machine.disk_full = full and not cluster.healed
+    if full:
+        cluster.last_full = cluster.world.elapsed
 
 
 def AbsenteeTakesOver(cluster: MasterCluster, rng: random.Random) -> str:
@@ -171,8 +175,9 @@ def EditByHand(cluster: MasterCluster, rng: random.Random) -> str:
             cluster.hands_on = False
         elif node.masterd is not None and node.masterd.alive:
             cluster.world.Schedule(0.5, look)
-        elif not node.stopped:
-            cluster.hands_on = False  # it died: what lies there is not what a stop leaves
+        elif not node.stopped or cluster.world.elapsed - cluster.last_full < _WRITTEN_AFTER:
+            # It died, or its disk was full: what lies there is not the newest state, which a stop leaves.
+            cluster.hands_on = False
         else:
             # A fail-over that is under way elsewhere may change the state that is edited, as does one that begins later.
             others = (other for other in cluster.nodes if other is not node)
