@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 
 from ganeti.cli import output
-from ganeti.utils.text import Counted
 
 Choice = tuple[str, object, str]  # what is typed, what it means, its explanation
 
@@ -85,7 +84,7 @@ def ConfirmOperation(names: Sequence[str], noun: str, verb: str, option: str, ex
     """Ask whether an operation may be run on these objects; list more than 20 of them on demand only."""
     count = len(names)
     kind = noun if count == 1 else f"{noun}s"
-    text = f"The {verb} will operate on {Counted(count, noun)}.\n{extra}Do you want to continue?"
+    text = f"The {verb} will operate on {count} {kind}.\n{extra}Do you want to continue?"
     affected = f"\nAffected {kind}:\n" + "\n".join(f"  {name}" for name in names)
     if count <= 20:
         return AskUser(text + affected, YES_NO, option) is True

@@ -367,7 +367,7 @@ class RpcRunner(_Calls):
         except errors.GenericError:
             if procedure.resolver not in (DNS_ONLY, BOOTSTRAP):
                 raise
-        # A node that is about to join is in no configuration yet, one that has to leave not any more.
+        # A node that is about to join is not in the configuration yet, and one that has to leave no longer is.
         return Target(*ResolveByDns(node))
 
     def _Completion(self, result: RpcResult, call: _Call) -> Callable[[Answer], None]:

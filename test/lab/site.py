@@ -15,6 +15,7 @@ from pathlib import Path
 from lab.cluster import DAEMONS, GROUP, NAME, NETWORK, InstallAll, LabCluster, Machines, MakeGroup, Node
 from lab.files import FetchPackages
 from lab.light import LightMachine, LightSwitch
+from lab.switch import Switch
 
 _SSHD = """HostKey /etc/ssh/ssh_host_rsa_key
 HostKey /etc/ssh/ssh_host_ecdsa_key
@@ -44,6 +45,7 @@ _KEY = "id_ed25519"
 class SiteMachines(Machines):
     """What both kinds share."""
 
+    switch: Switch | LightSwitch
     # What gnt-cluster init is given besides the cluster's name.
     init: tuple[str, ...] = ()
     # What gnt-cluster verify rightly says of these machines.
@@ -88,14 +90,15 @@ class SiteMachines(Machines):
 
     def Replace(self, node: Node) -> None:
         """Put another machine in a node's place: the same name and address, new disks, newly installed."""
-        raise NotImplementedError
+        self.PowerOff(node)
+        self.First(node)
 
     def CutOff(self, node: Node) -> None:
         """Take the machine's cable out."""
-        raise NotImplementedError
+        self.switch.CutOff(node.name)
 
     def Heal(self) -> None:
-        raise NotImplementedError
+        self.switch.Heal()
 
 
 class Site(SiteMachines, LabCluster):
@@ -122,13 +125,7 @@ class Site(SiteMachines, LabCluster):
     def Replace(self, node: Node) -> None:
         self.PowerOff(node)
         self._MakeDisks(node.name)
-        self.First(node)
-
-    def CutOff(self, node: Node) -> None:
-        self.switch.CutOff(node.name)
-
-    def Heal(self) -> None:
-        self.switch.Heal()
+        super().Replace(node)
 
 
 class LightSite(SiteMachines):
@@ -165,16 +162,6 @@ class LightSite(SiteMachines):
         assert isinstance(node.machine, LightMachine)
         node.machine.MakeDisk()
         super().First(node)
-
-    def Replace(self, node: Node) -> None:
-        self.PowerOff(node)
-        self.First(node)
-
-    def CutOff(self, node: Node) -> None:
-        self.switch.CutOff(node.name)
-
-    def Heal(self) -> None:
-        self.switch.Heal()
 
 
 __all__ = ["LightSite", "Site", "SiteMachines"]

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
+import os
+import random
 import shlex
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from simulated import Invocation, Machine, Process, Program, World
 from simulated.side import Side
@@ -30,6 +33,8 @@ REBOOTS = "another machine reboots"
 SILENT = "another machine does not answer any more"
 HAPPENINGS = (KILLED, POWER, FULL, OTHER_FULL, REBOOTS, SILENT)
 _SSH_TIMEOUT = 10.0
+
+_Case = TypeVar("_Case")
 
 
 class Cut(NamedTuple):
@@ -241,9 +246,30 @@ def _Missing(invocation: Invocation) -> int:
     return 127
 
 
-def Cuts(steps: int) -> Iterator[Cut]:
+def Cuts(steps: int, happenings: Sequence[str] = HAPPENINGS) -> Iterator[Cut]:
     """Yield everything that can happen in a command of so many steps."""
-    for number in range(steps):
-        for when in (BEFORE, AFTER):
-            for what in HAPPENINGS:
-                yield Cut(number, when, what)
+    for number, when, what in itertools.product(range(steps), (BEFORE, AFTER), happenings):
+        yield Cut(number, when, what)
+
+
+def Sweep(cases: Iterable[_Case], sample: int, play: Callable[[_Case], object], name: Callable[[_Case], str]) -> None:
+    """Play ``sample`` of the cases, as the seed has it, and fail with all that went wrong; CUTS=10000 plays every one."""
+    rest, problems = list(cases), []
+    count = min(int(os.environ.get("CUTS", sample)), len(rest))
+    for case in random.Random(os.environ.get("SEED", "1")).sample(rest, count):
+        try:
+            play(case)
+        except (AssertionError, errors.GenericError) as err:
+            problems.append(f"{name(case)}: {err}")
+    assert not problems, f"{len(problems)}:\n" + "\n\n".join(problems)
+
+
+def SweepCuts(
+    steps: Sequence[str], sample: int, play: Callable[[Cut], object], happenings: Sequence[str] = HAPPENINGS
+) -> None:
+    """Sweep over all that can happen before and after these steps."""
+    Sweep(Cuts(len(steps), happenings), sample, play, lambda cut: Told(steps, cut))
+
+
+def Told(steps: Sequence[str], cut: Cut) -> str:
+    return f"{cut.when} '{steps[cut.number]}' {cut.what}"

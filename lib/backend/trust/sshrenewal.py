@@ -149,7 +149,7 @@ class _Renewal:
         if self._others.failures or not self._own:
             return
         (new, current), (new_public, public) = self._Moves()
-        # At no moment is there none: without a key the master would reach nobody any more.
+        # The old key stays until the new one takes its place: without any, the master could no longer reach anybody.
         for path in (current, public):
             files.KeepCopy(path)
         runtime.RemoveFile(public, sync=True)

@@ -110,7 +110,7 @@ def _Moves(about: About) -> bool:
 
 
 def _CannotTell(snapshot: objects.Snapshot, about: About, silent: Collection[str]) -> bool:
-    """Return whether another look finds out nothing, as the node gives no answer any more."""
+    """Return whether another look would tell nothing because the node no longer answers."""
     _, kind, item = about
     node = snapshot.NodeByName(item) if kind == NODE and item is not None else None
     return node is not None and node.uuid in silent

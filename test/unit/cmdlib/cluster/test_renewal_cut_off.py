@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
-import random
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from support import cutting
-from support.cutting import AFTER, BEFORE, CountingSide
+from support.cutting import AFTER, BEFORE, CountingSide, Cut
 from support.master import KilledMeanwhile, Master
 from support.simnode import SimNode
 
@@ -24,7 +22,7 @@ from ganeti import errors, objects, opcodes, pathutils, renewal, runtime, x509
 from ganeti.renewal import CLIENT, NEXT, OLD, SECRETS
 
 # How many of all the cuts one seed tries.
-SAMPLE = int(os.environ.get("CUTS", "12"))
+SAMPLE = 12  # of all cuts; CUTS=10000 tries every one
 # What can happen to the machine on which the step is, or to the job.
 KILLED = "the master daemon is killed"
 POWER = "the power fails for a moment"
@@ -41,12 +39,6 @@ OPTIONS = {
 _ADVICE = re.compile(r"'gnt-cluster renew-crypto ([^']*)'")
 _MINUTES = 90.0
 _LISTED = pathutils.SsconfFile("master_candidates_certs")
-
-
-class Cut(NamedTuple):
-    number: int
-    when: str
-    what: str
 
 
 @functools.cache
@@ -295,16 +287,4 @@ def _Steps(words: list[str]) -> list[str]:
 def test_whatever_happens_at_any_step_nobody_is_locked_out_and_the_command_that_is_named_finishes(
     words: list[str],
 ) -> None:
-    """SAMPLE of all cuts, as the seed has it; CUTS=10000 tries every one."""
-    steps = _Steps(words)
-    cuts = [
-        Cut(number, when, what)
-        for number, when, what in itertools.product(range(len(steps)), (BEFORE, AFTER), HAPPENINGS)
-    ]
-    problems = []
-    for cut in random.Random(os.environ.get("SEED", "1")).sample(cuts, min(SAMPLE, len(cuts))):
-        try:
-            Disturbed(words, cut)
-        except AssertionError as err:
-            problems.append(f"{cut.when} '{steps[cut.number]}' {cut.what}: {err}")
-    assert not problems, f"{len(problems)}:\n" + "\n\n".join(problems)
+    cutting.SweepCuts(_Steps(words), SAMPLE, lambda cut: Disturbed(words, cut), HAPPENINGS)
