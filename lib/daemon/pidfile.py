@@ -136,14 +136,14 @@ def _Holder(path: str, accept: Callable[[os.stat_result], bool]) -> int | None:
                 stream.seek(0)
                 text = stream.read(32).strip()
                 if text.isdigit():
-                    return int(text) if _UserOf(int(text)) == info.st_uid else None
+                    return int(text) if UserOf(int(text)) == info.st_uid else None
                 runtime.Sleep(0.05)  # locked, its number not written yet
         except OSError:
             pass
     return None
 
 
-def _UserOf(pid: int) -> int | None:
+def UserOf(pid: int) -> int | None:
     """Return whose process it is; None if it is gone, or has the rights of more than one user.
 
     The owner of /proc/PID does not say it: it is root for a daemon that gave up root.
@@ -162,7 +162,7 @@ def Signal(name: str, pid: int, number: int) -> bool:
     ``pid`` was returned by ``Running``; raises PidFileLockError if that process is not the daemon's program, which then gets
     no signal.
     """
-    user = _UserOf(pid)
+    user = UserOf(pid)
     if user is None and not runtime.ProcessAlive(pid):
         return False
     if user not in OwnUsers(name) or not _IsProgram(pid, name):

@@ -213,7 +213,7 @@ def CreateFile(path: str, size: int = 0, mode: int = 0o600) -> None:
 
 
 def Truncate(path: str, size: int) -> None:
-    """Set the size of a file; what is added reads as zeros."""
+    """Set the size of a file, durably; what is added reads as zeros.  A link is not followed."""
     _here.side.Truncate(path, size)
 
 
@@ -290,6 +290,11 @@ def Chown(path: str, uid: int, gid: int) -> None:
 def SetTimes(path: str, atime: float, mtime: float) -> None:
     """Set the times of the last reading and change, as ``Stat`` reports them."""
     _here.side.SetTimes(path, atime, mtime)
+
+
+def IsHeld(path: str) -> bool:
+    """Return whether the system has a block device in use: mounted, as swap, or below volumes, arrays or mirrors."""
+    return _here.side.IsHeld(path)
 
 
 def DiskFree(path: str) -> int:

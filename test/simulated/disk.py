@@ -143,13 +143,14 @@ class File(Inode):
 
 
 class Device(File):
-    """A block device; what is written to it stays, whatever happens to the power."""
+    """A block device; what is written to it stays, whatever happens to the power.  ``held``: the system has it in use."""
 
     kind = stat.S_IFBLK
 
     def __init__(self, disk: Disk, length: int, rdev: int):
         super().__init__(disk, 0o660, length=length)
         self.rdev = rdev
+        self.held = False
 
     def LosePower(self, disk: Disk) -> None:
         self.Sync()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.runtime.contract import FileTooLarge, LockBusy, NewFile
-from simulated.disk import DISK_SIZE, Disk, Fail, File, Folder, Link
+from simulated.disk import DISK_SIZE, Device, Disk, Fail, File, Folder, Link
 from simulated.locks import Waiters
 
 if TYPE_CHECKING:
@@ -170,6 +170,8 @@ class Files:
 
     def Truncate(self, path: str, size: int) -> None:
         self.world.Reach("Truncate", path)
+        if isinstance(self._disk.Find(path, follow=False), Link):
+            raise Fail(errno.ELOOP, path)
         inode = self._disk.FindFile(path)
         inode.Write(inode.data[:size], size, self._disk)
         self._disk.Changed(path, inode)
@@ -272,6 +274,11 @@ class Files:
         inode.uid = inode.uid if uid == -1 else uid
         inode.gid = inode.gid if gid == -1 else gid
         self._disk.Changed(path, inode)
+
+    def IsHeld(self, path: str) -> bool:
+        self.world.Reach("IsHeld", path)
+        inode = self._disk.Find(path)
+        return isinstance(inode, Device) and inode.held
 
     def DiskFree(self, path: str) -> int:
         self.world.Reach("DiskFree", path)

@@ -41,6 +41,7 @@ _MODULES = {
         "Chmod",
         "Chown",
         "SetTimes",
+        "IsHeld",
         "DiskFree",
         "DiskSize",
         "LockFile",

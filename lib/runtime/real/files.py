@@ -180,7 +180,7 @@ def CreateFile(path: str, size: int = 0, mode: int = 0o600) -> None:
 
 
 def Truncate(path: str, size: int) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.ftruncate(handle, size)
         os.fsync(handle)
@@ -260,6 +260,17 @@ def Rename(source: str, target: str, sync: bool = True) -> None:
 
 def Chown(path: str, uid: int, gid: int) -> None:
     os.chown(path, uid, gid, follow_symlinks=False)
+
+
+def IsHeld(path: str) -> bool:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_EXCL | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as err:
+        if err.errno == errno.EBUSY:
+            return True
+        raise
+    os.close(handle)
+    return False
 
 
 def DiskFree(path: str) -> int:

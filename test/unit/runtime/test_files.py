@@ -75,6 +75,7 @@ def test_errors_name_the_path_and_the_cause(place: Place) -> None:
         lambda: runtime.LockFile(missing, timeout=0),
         lambda: runtime.OpenDatabase(missing),
         lambda: runtime.DiskFree(missing),
+        lambda: runtime.IsHeld(missing),
     ):
         with pytest.raises(FileNotFoundError) as caught:
             call()
@@ -185,6 +186,7 @@ def test_an_image_takes_no_room_until_it_is_written(place: Place) -> None:
     runtime.Truncate(path, 12)
     assert runtime.ReadFile(path) == bytes(12)
     assert 0 < runtime.DiskFree(place.folder) <= runtime.DiskSize(place.folder)
+    assert not runtime.IsHeld(path)
 
 
 @Everywhere
