@@ -139,6 +139,42 @@ class LockSet:
             if not done:
                 self._ReleaseAll(me)
 
+    def AcquireAndAdd(
+        self,
+        names: Iterable[str] | str,
+        making: Iterable[str] | str,
+        timeout: float | None = None,
+        priority: int | None = None,
+    ) -> bool:
+        """Take members exclusively and make others, owned with them; False when the timeout was over.
+
+        LockError as from ``acquire`` and ``add``.  After that, and after False, nothing is owned or made.  The set-lock is
+        held until all are there: somebody who took the whole set in between would wait for those that are made, and we
+        for those that we take.
+        """
+        me = runtime.ThreadIdent()
+        assert me not in self._owners, f"{self.name}: one thread acquires the same set twice"
+        deadline = _Deadline(timeout)
+        if not self._set_lock.acquire(0, deadline.Remaining(), priority):
+            return False
+        try:
+            self.add(making, acquired=1)
+            done = False
+            try:
+                for name in NameList(names):
+                    if not self._AcquireMember(name, 0, deadline.Remaining(), priority, False):
+                        return False
+                    self._owners[me].add(name)
+                done = True
+            finally:
+                if not done:
+                    self.remove(making)
+                    for name in self._owners.pop(me):
+                        self._members[name].release()
+        finally:
+            self._set_lock.release()
+        return True
+
     def _AcquireMember(
         self, name: str, shared: int, timeout: float | None, priority: int | None, may_miss: bool
     ) -> bool | None:

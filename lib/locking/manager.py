@@ -113,6 +113,18 @@ class LockManager:
         assert not self._OwnsAbove(level), f"level {LEVEL_NAMES[level]} asked for while owning a later one"
         return self._sets[level].acquire(names, timeout, shared, priority, opportunistic)
 
+    def AcquireAndAdd(
+        self,
+        level: int,
+        names: Iterable[str] | str,
+        making: Iterable[str] | str,
+        timeout: float | None = None,
+        priority: int | None = None,
+    ) -> bool:
+        """Take locks of one level and make others there (LockSet.AcquireAndAdd); as ``acquire`` and ``add`` demand."""
+        self._CheckAdding(level)
+        return self._sets[level].AcquireAndAdd(names, making, timeout, priority)
+
     def release(self, level: int, names: Iterable[str] | str | None = None) -> None:
         """Give locks of one level back, all if None; the BGL is the last."""
         assert level != LEVEL_CLUSTER or not self._OwnsAbove(level), "the BGL is released before other locks"
@@ -133,10 +145,13 @@ class LockManager:
         priority: int | None = None,
     ) -> bool:
         """Make locks for new objects (LockSet.add); the BGL must be owned, and nothing of a later level."""
+        self._CheckAdding(level)
+        return self._sets[level].add(names, acquired, shared, timeout, priority)
+
+    def _CheckAdding(self, level: int) -> None:
         assert level in LEVELS_MOD, f"the members of level {LEVEL_NAMES[level]} are fixed"
         assert self._OwnsBgl(), "the BGL must be owned before locks are added"
         assert not self._OwnsAbove(level), f"locks added at level {LEVEL_NAMES[level]} while owning a later one"
-        return self._sets[level].add(names, acquired, shared, timeout, priority)
 
     def remove(self, level: int, names: Iterable[str] | str) -> list[str]:
         """Delete the locks of objects that are gone (LockSet.remove)."""

@@ -367,3 +367,52 @@ def test_contention_of_many_threads(seed: int) -> None:
             promise.Result()
     assert stage.Held() == set()
     assert all(not row.pending for row in stage.monitor.Rows())
+
+
+# --- taking some and making others ------------------------------------------------------------------------------------------
+
+
+def test_members_are_made_beside_others_that_are_taken() -> None:
+    stage = _Stage("a", "c")
+    locks = stage.locks
+    with Cast("renames", "creates") as (one, two):
+        assert one.Do(locks.AcquireAndAdd, "a", "b")
+        assert one.Do(locks.list_owned) == {"a", "b"}
+        # Others make members meanwhile, as nobody has the whole set.
+        assert two.Do(locks.add, "d", 1)
+        one.Do(locks.remove, "a")
+        assert one.Do(locks.list_owned) == {"b"} and locks.Names() == {"b", "c", "d"}
+        one.Do(locks.release)
+        two.Do(locks.release)
+        assert stage.Held() == set()
+
+
+def test_whoever_takes_the_whole_set_does_not_come_in_between() -> None:
+    """It would have "a", wait for "b" that was made, and be waited for."""
+    stage = _Stage("a", "c")
+    locks = stage.locks
+    with Cast("busy", "renames", "whole") as (busy, one, whole):
+        busy.Do(locks.acquire, "a")
+        renaming = stage.Queue(one, "a", locks.AcquireAndAdd, "a", "b")
+        everything = stage.Queue(whole, "[lockset]", locks.acquire, ALL_SET)
+        busy.Do(locks.release)
+        assert renaming.Result() is True
+        one.Do(locks.remove, "a")
+        one.Do(locks.release)
+        assert everything.Result() == {"b", "c"}
+        whole.Do(locks.release)
+
+
+def test_nothing_is_made_when_the_others_are_not_free_in_time_or_gone() -> None:
+    stage = _Stage("a", "b", "c")
+    locks = stage.locks
+    with Cast("busy", "renames") as (busy, one):
+        busy.Do(locks.acquire, "b")
+        assert one.Do(locks.AcquireAndAdd, ["a", "b"], "d", 0.01) is False
+        with pytest.raises(errors.LockError, match="'e' not found"):
+            one.Do(locks.AcquireAndAdd, ["a", "e"], "d")
+        with pytest.raises(errors.LockError, match="already exist"):
+            one.Do(locks.AcquireAndAdd, "a", ["c", "d"])
+        assert stage.Held() == {"b"} and locks.Names() == {"a", "b", "c"}
+        assert not one.Do(locks.is_owned)
+        busy.Do(locks.release)
