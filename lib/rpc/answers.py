@@ -95,6 +95,7 @@ _Verification = ht.TStrictDict(
         "nodesetup": _Strings,
         "bridges": _Strings,
         "allowed-file-storage-paths": _Strings,
+        "instance-files": ht.TDictOf(ht.TString, _Strings),
         "oslist": ht.TMaybe(ht.TListOf(_System)),
         "os-facts": _OsFacts,
         "vglist": ht.TDictOf(ht.TString, _Number),
@@ -139,6 +140,7 @@ ANSWERS: dict[str, ht.Type] = {
     "migration_info": ht.TAny,
     "resize_disk": ht.TAny,
     # block devices
+    "bdev_identities": ht.TDictOf(ht.TString, ht.TItems(ht.TInt, ht.TInt, ht.TString, ht.TBool)),
     "bdev_sizes": ht.TDictOf(ht.TString, _Number),
     "blockdev_addchildren": ht.TAny,
     "blockdev_assemble": ht.TListOf(ht.TOr(_MaybeString, ht.TBool)),
@@ -259,6 +261,16 @@ ANSWERS: dict[str, ht.Type] = {
     "store_status": ht.TDict,
     "store_relay": ht.TDict,
 }
+
+# Answers with one entry for each element of the call's only argument, in its order.
+ONE_EACH = frozenset(
+    [
+        "blockdev_getdimensions",
+        "blockdev_getmirrorstatus",
+        "blockdev_getmirrorstatus_multi",
+        "blockdev_pause_resume_sync",
+    ]
+)
 
 
 def Fits(procedure: str, payload: object) -> bool:

@@ -60,6 +60,13 @@ class Context(NamedTuple):
         return self.snapshot
 
 
+class Written(NamedTuple):
+    """A request body, and how many elements its first argument has if that is a list."""
+
+    data: bytes
+    elements: int | None
+
+
 class Body:
     """The request body of one call, for each of its nodes; written once if all get the same."""
 
@@ -68,9 +75,9 @@ class Body:
         self._args = args
         self._snapshot = snapshot
         self._per_node = any(arg.encoding.per_node for arg in procedure.args)
-        self._shared: bytes | None = None
+        self._shared: Written | None = None
 
-    def For(self, node: str, uuid: str) -> bytes:
+    def For(self, node: str, uuid: str) -> Written:
         if self._shared is not None:
             return self._shared
         body = self._Write(Context(self._snapshot, node, uuid))
@@ -78,9 +85,10 @@ class Body:
             self._shared = body
         return body
 
-    def _Write(self, context: Context) -> bytes:
+    def _Write(self, context: Context) -> Written:
         values = [self._Encode(arg.enc, arg.name, value, context) for arg, value in self._Pairs()]
-        return serializer.DumpBytes(values[0] if self._procedure.body_object else values)
+        data = serializer.DumpBytes(values[0] if self._procedure.body_object else values)
+        return Written(data, len(values[0]) if values and isinstance(values[0], list) else None)
 
     def _Pairs(self) -> list[tuple[Any, Any]]:
         return list(zip(self._procedure.args, self._args, strict=True))

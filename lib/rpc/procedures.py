@@ -392,7 +392,8 @@ _ADDED = (
     _Changes(
         "crypto_certify",
         "F m D",
-        "Makes a new certificate of the node beside the one in use.",
+        "Makes a new certificate of the node beside the one in use, signed with this cluster certificate.",
+        authority="str?",
     ),
     _Reads("crypto_look", "F m D", "Returns the digests of secrets and certificates that the node uses and accepts."),
     _Changes(
@@ -403,6 +404,12 @@ _ADDED = (
         "F m D",
         "Accepts no secrets but those in use, if these have the digests.",
         digests="{str: str}",
+    ),
+    _Reads(
+        "bdev_identities",
+        "U m D",
+        "Returns {path: [major, minor, real path, whether the system has it in use]} of block devices.",
+        devices="[path]",
     ),
     _Changes("drbd_follow", "U s D", "Makes active mirrors obey what is said of their peers.", disks="[DISK]"),
     _Reads("drbd_states", "U m D", "Returns {minor: state of the mirror} of all mirrors of the node."),

@@ -75,6 +75,7 @@ class RpcResult:
         """How far the call got when nothing came back; None if the node answered, whatever it said."""
         self._fail_msg: str | None = None
         self._payload: Any = None
+        self._elements: int | None = None
         self._raw: bytes | None = None
 
     def _SetAnswer(self, answer: Answer) -> None:
@@ -90,6 +91,11 @@ class RpcResult:
             self._raw = answer.body
             if len(answer.body) <= _PARSED_AT_ONCE:
                 self._Parse()
+
+    def _Expect(self, elements: int | None) -> None:
+        """Remember how many elements were asked about, where the answer has an entry for each."""
+        if self.procedure.name in answers.ONE_EACH:
+            self._elements = elements
 
     def _SetFailure(self, text: str) -> None:
         self._fail_msg = text or NO_INFORMATION
@@ -112,15 +118,22 @@ class RpcResult:
             self._SetFailure(f"RPC layer error: invalid result type ({type(value).__name__})")
         elif len(value) != 2:
             self._SetFailure(f"RPC layer error: invalid result length ({len(value)}), expected 2")
-        elif value[0] is True and not answers.Fits(self.procedure.name, value[1]):
-            self._SetFailure(
-                f"RPC layer error: invalid answer to {self.procedure.name}, expected {str(answers.ANSWERS[self.procedure.name])[:_SHOWN]}"
-            )
+        elif value[0] is True and (misfit := self._Misfit(value[1])):
+            self._SetFailure(f"RPC layer error: invalid answer to {self.procedure.name}, {misfit}")
         elif value[0] is True:
             self._payload = value[1]
         else:
             text = value[1] if isinstance(value[1], str) else serializer.Dump(value[1])[:_SHOWN]
             self._SetFailure(Printable(text[:_MAX_FAILURE], "\n\t"))
+
+    def _Misfit(self, payload: Any) -> str:
+        """Say why a payload cannot be an answer to this call; empty if it can."""
+        name = self.procedure.name
+        if not answers.Fits(name, payload):
+            return f"expected {str(answers.ANSWERS[name])[:_SHOWN]}"
+        if self._elements is not None and len(payload) != self._elements:
+            return f"it has {len(payload)} entries for {self._elements}"
+        return ""
 
     @property
     def fail_msg(self) -> str | None:
@@ -338,12 +351,14 @@ class RpcRunner(_Calls):
                 result._SetFailure(NODE_IS_OFFLINE)
                 failed.append(result)
                 continue
+            written = body.For(node, target.uuid)
+            result._Expect(written.elements)
             request = Request(
                 target.name,
                 target.host,
                 target.port,
                 f"/{procedure.name}",
-                body.For(node, target.uuid),
+                written.data,
                 headers,
                 constants.RPC_CONNECT_TIMEOUT,
                 seconds,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ganeti import ht, rpc
-from ganeti.rpc.answers import ANSWERS, Fits
+from ganeti.rpc.answers import ANSWERS, ONE_EACH, Fits
 from ganeti.rpc.base import Answer, Request
 from ganeti.rpc.procedures import PROCEDURES
 
@@ -39,10 +39,10 @@ class Wire:
         pass
 
 
-def call(name: str, body: bytes) -> rpc.RpcResult:
+def call(name: str, body: bytes, args: list[Any] | None = None) -> rpc.RpcResult:
     runner = rpc.RpcRunner(Wire(body), lambda node: (node, "192.0.2.1", 1811, False, ""), lambda: "1.a")
     results: list[rpc.RpcResult] = []
-    runner.Start(name, ["node1"], [None] * len(PROCEDURES[name].args), results.append)
+    runner.Start(name, ["node1"], args or [None] * len(PROCEDURES[name].args), results.append)
     return results[0]
 
 
@@ -99,3 +99,25 @@ def test_shapes_are_strict_where_somebody_reads() -> None:
         assert not Fits("os_diagnose", [[*system[:place], {}, *system[place + 1 :]]])
     assert not Fits("os_diagnose", [system[:-1]]) and not Fits("os_diagnose", [[*system, 1]])
     assert all(ht.TAny == shape or not shape(object()) for shape in ANSWERS.values())
+
+
+_STATUS = {"is_degraded": False, "ldisk_status": 0}
+_ENTRIES: dict[str, Any] = {
+    "blockdev_getdimensions": [1 << 30, None],
+    "blockdev_getmirrorstatus": _STATUS,
+    "blockdev_getmirrorstatus_multi": [True, _STATUS],
+    "blockdev_pause_resume_sync": [True, None],
+}
+
+
+@pytest.mark.parametrize("name", sorted(ONE_EACH))
+def test_an_answer_about_fewer_or_more_disks_than_asked_is_a_failure(name: str) -> None:
+    disks = [{"dev_type": "plain"}, {"dev_type": "plain"}]
+    args = [disks, *[True] * (len(PROCEDURES[name].args) - 1)]
+    for count in range(5):
+        result = call(name, json.dumps([True, [_ENTRIES[name]] * count]).encode(), args)
+        if count == len(disks):
+            assert len(result.payload) == count and result.fail_msg is None
+        else:
+            assert result.payload is None
+            assert result.fail_msg == f"RPC layer error: invalid answer to {name}, it has {count} entries for 2"

@@ -31,7 +31,7 @@ def root() -> objects.Snapshot:
 def written(root: objects.Snapshot | None, enc: str, value: Any, node: str = configs.NODE1, name: str = "") -> Any:
     """What a node gets as a call's only argument.  ``name``: what the caller names the node by."""
     row = Procedure("made_up", (Arg("what", enc),), "N", True, DEFAULT, True, False, "Shows.")
-    ((result,),) = (json.loads(encoders.Body(row, [value], root).For(name or node, node)),)
+    ((result,),) = (json.loads(encoders.Body(row, [value], root).For(name or node, node).data),)
     return result
 
 
