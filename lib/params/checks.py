@@ -11,7 +11,7 @@ from ganeti.params.types import NODE_DIR, NODE_FILE, NODE_FILE_OR_DEVICE, NODE_F
 
 _URL = re.compile(r"(https?|ftps?|tftp)://\S+", re.ASCII)
 _INTERFACE = re.compile(r"[^\s/:.][^\s/:]{0,14}")
-_VOLUME_GROUP = re.compile(r"[a-zA-Z0-9+_.][-a-zA-Z0-9+_.]{0,126}")
+_VOLUME_GROUP = re.compile(r"(?!\.\.?$)[a-zA-Z0-9+_.][-a-zA-Z0-9+_.]{0,126}")
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 CPU_PINNING_ALL = "all"
 MAX_CPU = 8191
@@ -43,6 +43,13 @@ def AddressFamily(text: str) -> int | None:
         return ipaddress.ip_address(text).version if "%" not in text else None
     except ValueError:
         return None
+
+
+def IsLoopback(text: str) -> bool:
+    """Return whether ``text`` is an address that only this machine reaches."""
+    import ipaddress
+
+    return AddressFamily(text) is not None and ipaddress.ip_address(text).is_loopback
 
 
 def ParseCpuMask(mask: str) -> list[int]:

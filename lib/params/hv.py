@@ -35,6 +35,9 @@ _CROSS_CHECKS: dict[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
 }
 
 
+_ASSESSMENTS: dict[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {constants.HT_KVM: hv_kvm.Assess}
+
+
 class HVTraits(NamedTuple):
     """What the master has to know of a hypervisor.  ``files``: (path, optional) that vm_capable nodes need."""
 
@@ -105,6 +108,11 @@ def SyntaxProblems(hypervisor: str, values: Mapping[str, Any]) -> list[str]:
     if not problems and hypervisor in _CROSS_CHECKS:
         problems.extend(_CROSS_CHECKS[hypervisor](values))
     return sorted(problems)
+
+
+def Assess(hypervisor: str, values: Mapping[str, Any]) -> list[str]:
+    """Return what a full set of correct parameters permits although it is seldom wanted."""
+    return list(_ASSESSMENTS[hypervisor](values)) if hypervisor in _ASSESSMENTS else []
 
 
 def NodeChecks(hypervisor: str, values: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -152,6 +152,20 @@ def CrossProblems(values: Mapping[str, Any]) -> Iterator[str]:
         yield "disk_aio native needs disk_cache none"
 
 
+def Assess(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a full set permits although it is seldom wanted."""
+    if not values["cpu_type"] and values["kvm_flag"] != "disabled":
+        yield (
+            "cpu_type is not set: guests get QEMU's oldest processor, without the instructions of today's processors and their"
+            " protection against attacks; set 'host' where all nodes have the same processors, else a model that all have"
+        )
+    for bind, password in (("vnc_bind_address", "vnc_password_file"), ("spice_bind", "spice_password_file")):
+        where = values[bind]
+        local = where.startswith("/") or where in ("lo", "localhost") or checks.IsLoopback(where)
+        if where and not (local or values[password] or (bind.startswith("vnc") and values["vnc_x509_verify"])):
+            yield f"{bind} is {where} and {password} is not set: whoever reaches that address uses the guest's console"
+
+
 def _SpiceProblems(values: Mapping[str, Any]) -> Iterator[str]:
     if not values["spice_bind"]:
         for name in _NEEDS_SPICE:

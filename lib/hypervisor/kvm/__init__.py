@@ -9,6 +9,8 @@
        |-- network   taps, bridges, routes                 (ip, bridge, ovs-vsctl)
        |-- confine   users of the uid pool, chroots
        |-- runfile   what a guest was started with         (also what a migration carries)
+       |-- screen, tuning                                  VNC and SPICE; which processors
+       |-- incoming  what the target of a migration takes from its source
        |-- migration, hotplug                              over a running guest's QMP
        |-- layout    files, sockets, processes
        `-- qmp       the machine protocol                  (library qemu.qmp)

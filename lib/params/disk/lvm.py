@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants
+from ganeti.params.checks import IsVolumeGroupName
 from ganeti.params.disk.base import (
     ADOPT_VOLUME,
     INTERNAL,
-    NAME_CHECK,
     DiskPlan,
     DiskRequest,
     DiskTemplate,
     Reservations,
 )
-from ganeti.params.types import BOOL, INT, STRING, AtLeast, Check, MakeTable, OneOf, Param
+from ganeti.params.types import BOOL, INT, STRING, AtLeast, Between, Check, MakeTable, OneOf, Param
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -30,6 +31,21 @@ _BARRIERS = re.compile("n|(?!.*(.).*\\1)[bdf]{1,3}")
 
 def _IsBarriers(value: str) -> bool:
     return _BARRIERS.fullmatch(value) is not None
+
+
+def _AreWords(value: str) -> bool:
+    try:
+        return "\0" not in value and bool(shlex.split(value))
+    except ValueError:
+        return False
+
+
+_WORDS = Check("words, any quotes in pairs", _AreWords)
+_GROUP = Check("letters, digits and + _ . -, as LVM names volume groups", IsVolumeGroupName)
+
+# drbdsetup of DRBD 8.4 refuses others, and a mirror with them cannot be activated.
+_LEAST_RESYNC, _LEAST_PEAK, _MOST_RATE = 1, 250, 4 << 20
+_MOST_AHEAD, _MOST_FILL, _MOST_DELAY = 300, 1 << 20, 100
 
 
 class Plain(DiskTemplate):
@@ -57,7 +73,15 @@ class Drbd(DiskTemplate):
     name = constants.DT_DRBD8
     text = "LVM volumes on two nodes, mirrored over the network"
     params = MakeTable(
-        Param("resync-rate", INT, 61440, "KiB/s when not dynamic", AtLeast(0), "2.6"),
+        Param(
+            "resync-rate",
+            INT,
+            61440,
+            "KiB/s when not dynamic",
+            Between(_LEAST_RESYNC, _MOST_RATE),
+            "2.6",
+            required=True,
+        ),
         Param("data-stripes", INT, 1, "stripes of the data volume", AtLeast(1), "2.6", required=True),
         Param("meta-stripes", INT, 1, "stripes of the metadata volume", AtLeast(1), "2.6", required=True),
         Param(
@@ -70,16 +94,16 @@ class Drbd(DiskTemplate):
             required=True,
         ),
         Param("meta-barriers", BOOL, False, "true: no flushes of metadata", None, "2.6"),
-        Param("metavg", STRING, "xenvg", "volume group of metadata", NAME_CHECK, "2.6", required=True),
-        Param("disk-custom", STRING, "", "further arguments when a disk is attached", None, "2.6"),
-        Param("net-custom", STRING, "", "further arguments of the connection", None, "2.6"),
+        Param("metavg", STRING, "xenvg", "volume group of metadata", _GROUP, "2.6", required=True),
+        Param("disk-custom", STRING, "", "further arguments when a disk is attached", _WORDS, "2.6"),
+        Param("net-custom", STRING, "", "further arguments of the connection", _WORDS, "2.6"),
         Param("protocol", STRING, "C", "when a write counts as done", OneOf("A", "B", "C"), "2.11", required=True),
         Param("dynamic-resync", BOOL, False, "rate from the c-* values", None, "2.6"),
-        Param("c-plan-ahead", INT, 20, "tenths of a second", AtLeast(0), "2.6"),
-        Param("c-fill-target", INT, 0, "sectors", AtLeast(0), "2.6"),
-        Param("c-delay-target", INT, 1, "tenths of a second", AtLeast(0), "2.6"),
-        Param("c-max-rate", INT, 61440, "KiB/s", AtLeast(0), "2.6"),
-        Param("c-min-rate", INT, 4096, "KiB/s", AtLeast(0), "2.6"),
+        Param("c-plan-ahead", INT, 20, "tenths of a second", Between(0, _MOST_AHEAD), "2.6"),
+        Param("c-fill-target", INT, 0, "sectors", Between(0, _MOST_FILL), "2.6"),
+        Param("c-delay-target", INT, 1, "tenths of a second", Between(1, _MOST_DELAY), "2.6", required=True),
+        Param("c-max-rate", INT, 61440, "KiB/s", Between(_LEAST_PEAK, _MOST_RATE), "2.6", required=True),
+        Param("c-min-rate", INT, 4096, "KiB/s", Between(0, _MOST_RATE), "2.6"),
     )
     layers = (
         {

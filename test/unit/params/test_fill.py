@@ -275,6 +275,39 @@ def test_a_dynamic_resync_needs_a_plan() -> None:
     assert disk.SyntaxProblems("drbd", disk.TEMPLATES["drbd"].defaults | {"c-plan-ahead": 0}) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("resync-rate", 1, 4194304),
+        ("c-plan-ahead", 0, 300),
+        ("c-fill-target", 0, 1048576),
+        ("c-delay-target", 1, 100),
+        ("c-max-rate", 250, 4194304),
+        ("c-min-rate", 0, 4194304),
+    ],
+)
+def test_the_ranges_of_drbdsetup(name: str, low: int, high: int) -> None:
+    """Those that 'drbdsetup xml-help attach' of 8.4.11 prints."""
+    for value in (low, high):
+        assert disk.SyntaxProblems("drbd", {name: value}) == []
+    for value in (low - 1, high + 1):
+        assert disk.SyntaxProblems("drbd", {name: value}), value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("disk-custom", "'"), ("net-custom", '--x="'), ("disk-custom", "--x\0"), ("metavg", "../x"), ("metavg", "..")],
+)
+def test_texts_that_no_mirror_can_be_made_with(name: str, value: str) -> None:
+    assert disk.SyntaxProblems("drbd", {name: value})
+
+
+def test_words_with_quotes() -> None:
+    values = {"disk-custom": "--al-extents 257", "net-custom": "--verify-alg 'md5'", "metavg": "vg.meta-1"}
+    assert disk.SyntaxProblems("drbd", values) == []
+    assert disk.SyntaxProblems("drbd", {"disk-custom": "", "net-custom": ""}) == []
+
+
 @pytest.mark.req("RM-LIM-10", "RM-DISK-04", "RM-DISK-05")
 def test_the_primary_nodes_group_decides_on_disk_parameters() -> None:
     other = ROOT.nodegroups[configs.GROUP].Replace(
