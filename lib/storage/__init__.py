@@ -16,6 +16,8 @@
                                           extprovider   directories of scripts
 
     utilities   external programs, each with a time limit; looks   each look at the node once per call
+    decisions  what this node was told last of each mirror, so that a late call changes nothing; the lock of a mirror
+    units      what a node keeps disks in: list, space, change, repair
     waiting    polls until a mirror is where it should be; paths  which directories file-backed disks may use
 
 The template ``diskless`` has no disks, therefore no driver.

@@ -77,6 +77,8 @@ class BlockDev:
     CHILDREN_NEEDED: ClassVar[int | None] = None
     # Which child holds the data of this layer; None = the layer itself does.
     DATA_CHILD: ClassVar[int | None] = None
+    # Whether ``dev_path`` may be a symbolic link, as the names of volumes are.
+    PATH_MAY_BE_LINK: ClassVar[bool] = True
     # What to look at when the device is not there.
     IF_MISSING: ClassVar[str] = "are the instance's disks active?"
 
@@ -206,11 +208,15 @@ class BlockDev:
     def ExportCommand(self) -> list[str]:
         """Return the command that copies the content to standard output (doc/reference/interfaces.md f.1, raw disk)."""
         mib = (self.Dimensions()[0] + BLOCK_BYTES - 1) // BLOCK_BYTES
-        return BuildExport(self._Path(), mib)
+        return BuildExport(self._Path(), mib, self.PATH_MAY_BE_LINK)
 
     def ImportCommand(self) -> list[str]:
-        """Return the command that fills the device from standard input."""
-        return BuildImport(self._Path())
+        """Return the command that fills the device from standard input; when it succeeds, all is on stable storage."""
+        return BuildImport(self._Path(), self.PATH_MAY_BE_LINK)
+
+    def WipeCommand(self, offset: int, size: int) -> list[str]:
+        """Return the command that writes zeros over ``size`` MiB from MiB ``offset``, as durably as ``ImportCommand``."""
+        return BuildWipe(self._Path(), offset, size, self.PATH_MAY_BE_LINK)
 
     # --- for drivers --------------------------------------------------------------------------------------------------
 
@@ -244,10 +250,11 @@ class Mirror(BlockDev):
     ``Peer()`` is what the configuration says of the other side (doc/design-drbd.rst):
 
     * counts: no write is acknowledged by this side alone, a lost link freezes the device; ``Open`` waits for the
-      handshake and fails if there is none;
+      handshake and fails if there is none, or one side has no complete data and is not being filled;
     * behind: this side has the newest data and may be open alone; a device that was frozen continues; data that was
       marked as outdated is accepted, data that is not complete never is;
-    * ahead: this side is not opened until it has been filled again and is connected;
+    * ahead: this side is not opened until it has been filled again and is connected, or is connected to a complete side
+      and cannot be taken for complete itself;
     * not said (a master of release 3.1): as 3.1, nothing freezes and ``Open`` waits for nobody.
     """
 
@@ -331,25 +338,33 @@ class MirrorState:
     stranger: str | None = None
 
 
-def BuildExport(path: str, mib: int) -> list[str]:
+# Past the cache does not mean durable: the extents of a sparse file and a disk's own cache need this too.
+_DURABLY = "conv=nocreat,notrunc,fsync"
+
+
+def BuildExport(path: str, mib: int, may_be_link: bool = True) -> list[str]:
     """Return the command that copies ``mib`` MiB of a device to standard output, past the cache."""
-    return ["dd", f"if={path}", f"bs={BLOCK_BYTES}", f"count={mib}", "iflag=direct"]
+    return ["dd", f"if={path}", f"bs={BLOCK_BYTES}", f"count={mib}", f"iflag={_Direct(may_be_link)}"]
 
 
-def BuildImport(path: str) -> list[str]:
-    """Return the command that copies standard input to an existing device, past the cache."""
-    return ["dd", f"of={path}", f"bs={BLOCK_BYTES}", "iflag=fullblock", "oflag=direct", "conv=nocreat,notrunc"]
+def BuildImport(path: str, may_be_link: bool = True) -> list[str]:
+    """Return the command that copies standard input to an existing device, past the cache and durably."""
+    return ["dd", f"of={path}", f"bs={BLOCK_BYTES}", "iflag=fullblock", f"oflag={_Direct(may_be_link)}", _DURABLY]
 
 
-def BuildWipe(path: str, offset: int, size: int) -> list[str]:
-    """Return the command that writes zeros over ``size`` MiB from MiB ``offset``."""
+def BuildWipe(path: str, offset: int, size: int, may_be_link: bool = True) -> list[str]:
+    """Return the command that writes zeros over ``size`` MiB from MiB ``offset``, durably."""
     return [
         "dd",
         "if=/dev/zero",
         f"seek={offset}",
         f"bs={BLOCK_BYTES}",
-        "oflag=direct",
+        f"oflag={_Direct(may_be_link)}",
         f"of={path}",
         f"count={size}",
-        "conv=nocreat,notrunc",
+        _DURABLY,
     ]
+
+
+def _Direct(may_be_link: bool) -> str:
+    return "direct" if may_be_link else "direct,nofollow"

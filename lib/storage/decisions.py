@@ -25,6 +25,8 @@ _LOCK_SECONDS = 30.0
 def Obeying(name: str, minor: int, uuid: str, number: int | None) -> Iterator[None]:
     """Keep other calls from the mirror for the block; raise BlockDeviceError if it has obeyed a later decision already.
 
+    Within the block looks at the node are new ones: what decides there must be seen there.
+
     ``number``: of the decision that the call carries; None: from a master that does not count them.
     """
     owndirs.MakeOwn(pathutils.MIRRORS_DIR, 0o700)
@@ -33,6 +35,8 @@ def Obeying(name: str, minor: int, uuid: str, number: int | None) -> Iterator[No
         lock = runtime.LockFile(path, exclusive=True, timeout=0)
     except runtime.LockBusy:
         lock = _WaitFor(name, path)
+    # What was seen before may be otherwise now: another call may have had the lock in between.
+    looks.Forget()
     with lock:
         if number is not None:
             last = _Read(path, uuid)
@@ -49,15 +53,12 @@ def Obeying(name: str, minor: int, uuid: str, number: int | None) -> Iterator[No
 
 def _WaitFor(name: str, path: str) -> protocols.FileLock:
     try:
-        lock = runtime.LockFile(path, exclusive=True, timeout=_LOCK_SECONDS)
+        return runtime.LockFile(path, exclusive=True, timeout=_LOCK_SECONDS)
     except runtime.LockBusy as err:
         raise errors.BlockDeviceError(
             f"{name}: another call has been working on it for more than {_LOCK_SECONDS:g} s; if programs of DRBD hang on"
             " this node, 'dmesg' says why"
         ) from err
-    # What was seen before may be otherwise now.
-    looks.Forget()
-    return lock
 
 
 def _Read(path: str, uuid: str) -> int:

@@ -1,17 +1,23 @@
 """Where file-backed disks may live, and their directories.
 
 The administrator of a node lists allowed directories in the file ``file-storage-paths`` (doc/reference/files.md 13); nothing
-that the master asks for is made, used or removed outside them.
+that the master asks for is made, used or removed outside them.  A directory that several nodes write is not this node's: a
+symbolic link that somebody put below an allowed directory counts as what it leads to.  Links on the way to an allowed
+directory are the administrator's, and followed.
 """
 
 from __future__ import annotations
 
+import errno
 import posixpath
 import stat
+from collections.abc import Sequence
 
 from ganeti import errors, pathutils, runtime
 
 _MAX_LIST_BYTES = 1024 * 1024
+_STEPS = 200
+_NAMES_MOST = 1000
 _SYSTEM_DIRS = ("bin", "lib", "lib32", "lib64", "sbin")
 # Directories of the machine itself: never usable, whatever the list says.
 FORBIDDEN = frozenset(
@@ -52,7 +58,72 @@ def FindForbidden() -> list[str]:
 
 
 def CheckAllowed(path: str) -> None:
-    """Raise FileStoragePathError unless ``path`` lies in an allowed, usable directory."""
+    """Raise FileStoragePathError unless a directory lies in an allowed, usable one, by its name and really."""
+    CheckNamed(path)
+    _CheckLinks(path)
+
+
+def CheckFile(path: str) -> None:
+    """Raise FileStoragePathError unless a file would lie in an allowed directory, whatever there is of its name."""
+    CheckNamed(path)
+    _CheckLinks(posixpath.dirname(path))
+
+
+def _CheckLinks(directory: str) -> None:
+    """Raise FileStoragePathError if links lead out of the allowed directories, or into the system."""
+    allowed = [path for path in LoadAllowed() if not IsForbidden(path)]
+    CheckWithin(
+        directory,
+        allowed,
+        f"if that link is yours, add the directory that it leads to to {pathutils.FILE_STORAGE_PATHS_FILE}; else remove it",
+    )
+    real = WithoutLinks(directory)
+    # The administrator's link to a large disk may well lead to /home.
+    if any(IsBelow(real, system) for system in FORBIDDEN if system != "/home"):
+        raise errors.FileStoragePathError(
+            f"Path '{directory}' leads to '{real}' by symbolic links, which belongs to the system itself"
+        )
+
+
+def CheckWithin(directory: str, tops: Sequence[str], advice: str) -> None:
+    """Raise FileStoragePathError unless a directory, which need not exist, really lies in one of the others.
+
+    It is what was there a moment ago: whoever may write the directory can change it meanwhile.
+    """
+    real = WithoutLinks(directory)
+    if any(IsBelow(real, WithoutLinks(top)) for top in tops):
+        return
+    raise errors.FileStoragePathError(
+        f"Path '{directory}' leads to '{real}' by symbolic links, outside of the directories for file storage"
+        f" ({', '.join(tops)}); {advice}"
+    )
+
+
+def WithoutLinks(path: str) -> str:
+    """Return where an absolute path leads; its end need not exist.  Raises FileStoragePathError where nobody can say."""
+    here, left = "/", [part for part in path.split("/") if part]
+    for _ in range(_STEPS):
+        if not left:
+            return here
+        part = left.pop(0)
+        if part in (".", ".."):
+            here = posixpath.dirname(here) if part == ".." else here
+            continue
+        full = posixpath.join(here, part)
+        try:
+            target = runtime.ReadLink(full)
+        except OSError as err:
+            if err.errno not in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
+                raise errors.FileStoragePathError(f"Path '{path}' cannot be examined: {full}: {err.strerror}") from err
+            here = full
+            continue
+        here = "/" if target.startswith("/") else here
+        left = [part for part in target.split("/") if part] + left
+    raise errors.FileStoragePathError(f"Path '{path}' leads through too many links")
+
+
+def CheckNamed(path: str) -> None:
+    """Raise FileStoragePathError unless ``path`` lies, by its name, in an allowed, usable directory."""
     if not posixpath.isabs(path):
         raise errors.FileStoragePathError(f"File storage path must be absolute, but got '{path}'")
     if posixpath.normpath(path) != path:
@@ -114,6 +185,15 @@ def CreateDir(directory: str) -> None:
         raise errors.FileStoragePathError(f"Specified storage dir '{directory}' is not a directory")
 
 
+def ListFiles(directory: str) -> list[str]:
+    """Return the names in an instance's directory, the first thousand; none where it does not exist."""
+    CheckAllowed(directory)
+    try:
+        return runtime.ListDir(directory)[:_NAMES_MOST]
+    except FileNotFoundError:
+        return []
+
+
 def RemoveDir(directory: str) -> None:
     """Remove an instance's directory if it exists and is empty."""
     CheckAllowed(directory)
@@ -134,21 +214,23 @@ def RemoveDir(directory: str) -> None:
 
 
 def RenameDir(old: str, new: str) -> None:
-    """Rename an instance's directory.  May be repeated; an error if both exist."""
+    """Rename an instance's directory.  May be repeated; an error if both exist, unless the new one is empty."""
     CheckAllowed(old)
     CheckAllowed(new)
     if old == new:
         return
     old_there, new_there = runtime.IsDir(old), runtime.Exists(new)
-    if new_there:
-        if old_there:
-            raise errors.FileStoragePathError(
-                f"Cannot rename '{old}' to '{new}': both locations exist; move one of them away"
-            )
+    if new_there and not old_there:
         return
+    if new_there and not (runtime.IsDir(new) and not runtime.ListDir(new)):
+        raise errors.FileStoragePathError(
+            f"Cannot rename '{old}' to '{new}': both locations exist; move one of them away"
+        )
     if not old_there:
         raise errors.FileStoragePathError(f"Cannot rename '{old}' to '{new}': '{old}' is not a directory")
     try:
+        if new_there:
+            runtime.RemoveDir(new)
         runtime.MakeDirs(posixpath.dirname(new), mode=0o750)
         runtime.Rename(old, new)
     except OSError as err:

@@ -65,7 +65,7 @@ def Run(disks: int = 1) -> Cost:
     links = Links()
     links.hold = True
     for node in master.all:
-        StandInDrbd(node.machine, links)
+        StandInDrbd(node.machine, links, node.lvm)
     clock = _Clock(master)
     op = OnDisks(
         "web.example.org",

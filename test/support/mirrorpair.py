@@ -21,7 +21,7 @@ class Side:
         self.machine: Machine = world.AddMachine(f"node{number}")
         self.lvm = StandInLvm(self.machine)
         self.lvm.AddPv("/dev/sda", "vg", 65536)
-        self.drbd = StandInDrbd(self.machine, links)
+        self.drbd = StandInDrbd(self.machine, links, self.lvm)
         self.ends = f"192.0.2.{number}", f"192.0.2.{3 - number}"
         self.machine.Call(self._Furnish)
 

@@ -15,6 +15,8 @@ from simulated.disk import File
 if TYPE_CHECKING:
     from simulated import Invocation, Machine
 
+    from support.standinlvm import StandInLvm
+
 MIB = 1 << 20
 _SECTOR = 512
 _FREEZE = "resource-and-stonith"
@@ -60,6 +62,8 @@ class Device:
     peer_disk: str = "DUnknown"
     paused: bool = False
     held_open: bool = False
+    # Requests of its user that are under way.
+    pending: int = 0
 
     @property
     def freezes(self) -> bool:
@@ -202,9 +206,12 @@ def _Remember(device: Device) -> None:
 
 
 class StandInDrbd:
-    """The module and the programs of one machine; ``runs``: the command lines seen; ``broken``: paths that dd cannot read."""
+    """The module and the programs of one machine; ``runs``: the command lines seen; ``broken``: paths that dd cannot read.
 
-    def __init__(self, machine: Machine, links: Links, helper: str = "/bin/true"):
+    With ``lvm``, which has the volumes of the machine, those that a device has open are not removed.
+    """
+
+    def __init__(self, machine: Machine, links: Links, lvm: StandInLvm | None = None, helper: str = "/bin/true"):
         self.devices: dict[int, Device] = {}
         self.runs: list[list[str]] = []
         self.broken: set[str] = set()
@@ -212,6 +219,8 @@ class StandInDrbd:
         self._links = links
         self._metas: dict[int, tuple[Any, Meta]] = {}
         links.machines.append(self)
+        if lvm is not None:
+            lvm.held = self.Holds
         machine.programs["drbdsetup"] = self._Setup
         machine.programs["drbdmeta"] = self._Meta
         self._dd = machine.programs.get("dd")
@@ -262,7 +271,7 @@ class StandInDrbd:
         peer_disk = device.peer_disk if device.link not in ("StandAlone", "WFConnection") else self._Guess(device)
         protocol = "" if device.link == "StandAlone" else "C"
         states = f"cs:{device.link} ro:{device.role}/{self._links.RoleOfPeer(device)} ds:{device.disk}/{peer_disk}"
-        counts = "ns:0 nr:0 dw:0 dr:0 al:8 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:0"
+        counts = f"ns:0 nr:0 dw:0 dr:0 al:8 bm:0 lo:0 pe:0 ua:0 ap:{device.pending} ep:1 wo:f oos:0"
         return f" {device.minor}: {states} {protocol} {'s' if device.frozen else 'r'}-----\n    {counts}\n"
 
     def _Guess(self, device: Device) -> str:
@@ -382,6 +391,8 @@ class StandInDrbd:
         device = next(found for found in self.devices.values() if found.resource == names[0])
         if device.link != "StandAlone":
             raise _Refused(f"{names[0]}: Failure: (125) Device has a net-config (use disconnect first)")
+        if device.role == "Primary" and options.get("discard-my-data") == "yes":
+            raise _Refused(f"{names[0]}: Failure: (123) --discard-my-data not allowed when primary.")
         device.ends = names[1], names[2]
         device.secret = options.get("shared-secret", "")
         device.two_primaries = options.get("allow-two-primaries") == "yes"

@@ -23,8 +23,9 @@ MIB = 1 << 20
 _RBD_MAJOR, _EXT_MAJOR = 252, 240
 
 
-def AddDevice(machine: Machine, path: str, size: int, rdev: int = os.makedev(8, 16)) -> Device:
-    """Give a machine a block device of ``size`` bytes."""
+def AddDevice(machine: Machine, path: str, size: int, rdev: int | None = None) -> Device:
+    """Give a machine a block device of ``size`` bytes; without ``rdev`` with a number of its own."""
+    rdev = os.makedev(8, machine.disk.NextNumber()) if rdev is None else rdev
     machine.disk.MakeFolders(path.rpartition("/")[0], 0o755)
     device = Device(machine.disk, size, rdev)
     machine.disk.Insert(path, device)
@@ -49,7 +50,7 @@ def _Blockdev(invocation: Invocation) -> int:
 
 
 def _Dd(invocation: Invocation) -> int:
-    """dd: what it reads and writes are whole blocks."""
+    """dd: what it reads and writes are whole blocks; a power cut takes them along unless it was told to wait for the disk."""
     options = dict(word.split("=", 1) for word in invocation.argv[1:])
     block = int(options.get("bs", 512))
     source = options.get("if")
@@ -58,17 +59,21 @@ def _Dd(invocation: Invocation) -> int:
     elif source == "/dev/zero":
         data = bytes(block * int(options["count"]))
     else:
-        data = _FileAt(source).Read()[: block * int(options["count"])]
+        data = _FileAt(source, options.get("iflag", "")).Read()[: block * int(options["count"])]
     if "of" not in options:
         invocation.Print(data.decode("latin-1"))
         return 0
-    Write(_FileAt(options["of"]), data, block * int(options.get("seek", 0)))
+    target = _FileAt(options["of"], options.get("oflag", ""))
+    Write(target, data, block * int(options.get("seek", 0)))
+    target.written_at, target.synced = runtime.CurrentSide().machine.world.now, False
+    if "fsync" in options.get("conv", "").split(","):
+        target.Sync()
     return 0
 
 
-def _FileAt(path: str) -> File:
+def _FileAt(path: str, flags: str = "") -> File:
     machine = runtime.CurrentSide().machine
-    inode = machine.disk.Find(path)
+    inode = machine.disk.Find(path, follow="nofollow" not in flags.split(","))
     assert isinstance(inode, File), path
     return inode
 

@@ -152,9 +152,7 @@ class Cluster:
         storage.UseDrivers({name: driver for name, driver in drivers.ON_LVM.items() if name != constants.DT_DRBD8})
         self.master = master
         self.links = Links()
-        self.mirrors = [StandInDrbd(node.machine, self.links) for node in master.all]
-        for node, mirrors in zip(master.all, self.mirrors, strict=True):
-            node.lvm.held = mirrors.Holds
+        self.mirrors = [StandInDrbd(node.machine, self.links, node.lvm) for node in master.all]
         self.jobs = Jobs(master)
         self.options = ["--repair-volume-groups"]
         for name, primary in ((WEB, "node1"), (DB, "node3")):

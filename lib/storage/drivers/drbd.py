@@ -22,8 +22,10 @@ _CLEAR_SECONDS = 600.0
 
 _HANDSHAKE_SECONDS = 30.0
 _DISCONNECT_SECONDS = 60.0
-# For processes that were killed while they waited.
-_END_SECONDS = 10.0
+# Until both sides have told each other how their disks are, after the handshake.
+_SETTLE_SECONDS = 3.0
+# For processes that were killed: what they wrote last may be on its way to a slow disk, or to the other node.
+_END_SECONDS = 60.0
 
 _FENCING = {
     constants.PEER_COUNTS: drbdtools.FREEZE,
@@ -104,18 +106,13 @@ class Drbd(Mirror):
         self._MakeMeta(meta, self._Minor())
 
     def Assemble(self) -> None:
-        syntax = drbdtools.Syntax()
-        stranger = self._Stranger()
-        if stranger is not None:
-            raise errors.BlockDeviceError(f"{self}: {_Advice(stranger)}")
         with self.Obeying():
+            stranger = self._Stranger()
+            if stranger is not None:
+                raise errors.BlockDeviceError(f"{self}: {_Advice(stranger)}")
             state = self._State()
             if state is None or not state.in_use:
-                try:
-                    self._Bring()
-                except errors.BlockDeviceError:
-                    self._Undo(syntax)
-                    raise
+                self._Bring()
             else:
                 self._Complete(state)
         if not self.Attach():
@@ -132,6 +129,8 @@ class Drbd(Mirror):
         waits = not (force or self._Known().primary)
         if waits and self.Peer() in (constants.PEER_COUNTS, constants.PEER_AHEAD):
             self._WaitForHandshake()
+        if not force:
+            waiting.Until(lambda: self._MayBeOpened(self._Fresh()), _SETTLE_SECONDS)
         with self.Obeying():
             self._CheckClosedThere(exclusive)
             self._OpenNow(force)
@@ -148,18 +147,41 @@ class Drbd(Mirror):
     def _OpenNow(self, force: bool) -> None:
         state = self._Known()
         if state.primary:
+            if not (force or self._MayBeOpened(state)):
+                raise self._NotOpened(state)
             self._FollowNow()
             return
         if force:
             self._Do("primary", "cannot be opened", "--force")
             return
-        if self.Peer() == constants.PEER_AHEAD and not state.whole:
-            raise errors.BlockDeviceError(
-                f"{self}: its data on this node is behind ({state.disk}, {state.connection}) and must be filled again by"
-                " the other node before it can be used here; start the instance there, or accept the loss with"
-                " 'gnt-instance failover --ignore-consistency INSTANCE'"
-            )
+        if not self._MayBeOpened(state):
+            raise self._NotOpened(state)
         self._Promote(state)
+
+    def _MayBeOpened(self, state: Minor) -> bool:
+        """Return whether what the sides have is in order, or recorded; ``state``: after the handshake."""
+        if self.Peer() == constants.PEER_AHEAD:
+            if state.primary:
+                # It stays open: a start may find it so.
+                return True
+            # What is known to be incomplete is never used by itself: the other side serves all requests, or the rest.
+            served = state.agreed and state.peer_disk == drbdtools.UPTODATE
+            return state.whole or (served and state.disk in (drbdtools.DISKLESS, drbdtools.INCONSISTENT))
+        if self.Peer() == constants.PEER_COUNTS and state.connected:
+            return state.disk == state.peer_disk == drbdtools.UPTODATE
+        return True
+
+    def _NotOpened(self, state: Minor) -> errors.BlockDeviceError:
+        if self.Peer() == constants.PEER_AHEAD:
+            return errors.BlockDeviceError(
+                f"{self}: its data on this node is behind ({state.disk}, {state.connection}) and must be filled again by"
+                " the other node before it can be used here; bring that node back, or start the instance there with"
+                " 'gnt-instance failover INSTANCE'"
+            )
+        return errors.BlockDeviceError(
+            f"{self}: the data is {state.disk} on this node and {state.peer_disk} on the other one; it is not opened before"
+            " it is recorded which of them counts, as 'gnt-instance activate-disks INSTANCE' does"
+        )
 
     def Close(self) -> None:
         state = self._State()
@@ -167,8 +189,10 @@ class Drbd(Mirror):
             return
         if state.frozen and self.Peer() == constants.PEER_AHEAD:
             with self.Obeying():
-                self._Release()
-            return
+                if self._Known().frozen:
+                    self._Release()
+                    return
+            state = self._Known()
         if state.frozen and state.pending:
             raise errors.BlockDeviceError(
                 f"{self}: cannot be closed, {state.pending} requests wait for the other node, which is not connected."
@@ -208,31 +232,34 @@ class Drbd(Mirror):
         """Do nothing: the owner is noted on the volumes below."""
 
     def AddChildren(self, children: Sequence[BlockDev]) -> None:
-        state = self._Known()
-        if not state.diskless:
-            raise errors.BlockDeviceError(f"{self}: has local storage already; detach it first")
+        self._CheckDiskless()
         if len(children) != 2:
             raise errors.BlockDeviceError(f"{self}: needs a data and a metadata volume, got {len(children)}")
         for child in children:
             child.Open()
         self.children = list(children)
         with self.Obeying():
+            self._CheckDiskless()
             # The program does not touch the metadata of a number that is configured.
             self._MakeMeta(children[1], self._UnusedMinor())
             self._AttachDisk()
         self.Attach()
 
+    def _CheckDiskless(self) -> None:
+        if not self._Known().diskless:
+            raise errors.BlockDeviceError(f"{self}: has local storage already; detach it first")
+
     def RemoveChildren(self, children: Sequence[objects.Disk]) -> None:
-        if self._Known().diskless:
-            return
-        config = self._Config()
         named = [_PathOf(child) for child in children]
-        if config is None or named != [config.data, config.meta]:
-            raise errors.BlockDeviceError(
-                f"{self}: the volumes to detach ({', '.join(named)}) are not those it has"
-                f" ({config.data if config else 'none'}, {config.meta if config else 'none'})"
-            )
         with self.Obeying():
+            if self._Known().diskless:
+                return
+            config = self._Config()
+            if config is None or named != [config.data, config.meta]:
+                raise errors.BlockDeviceError(
+                    f"{self}: the volumes to detach ({', '.join(named)}) are not those it has"
+                    f" ({config.data if config else 'none'}, {config.meta if config else 'none'})"
+                )
             self._Do("detach", "its local storage cannot be detached")
         self.children = []
         self.Attach()
@@ -284,9 +311,21 @@ class Drbd(Mirror):
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def _Bring(self) -> None:
-        """Configure a device of which the module knows nothing."""
-        for argv in drbdtools.Syntax().Prepare(self._Minor()):
-            drbdtools.Act(argv, f"{self}: cannot be made")
+        """Configure a device of which the module knows nothing; if that fails, nothing of it stays."""
+        made = False
+        try:
+            for argv in drbdtools.Syntax().Prepare(self._Minor()):
+                drbdtools.Act(argv, f"{self}: cannot be made")
+                made = True
+            made = True
+            self._Equip()
+        except errors.BlockDeviceError:
+            if made:
+                self._Undo()
+            raise
+
+    def _Equip(self) -> None:
+        """Give a device that was just made its volumes and its link."""
         if self._UsableChildren() is not None:
             self._AttachDisk()
         else:
@@ -321,10 +360,10 @@ class Drbd(Mirror):
         idle = not (state.primary or state.agreed or state.diskless)
         return idle and 0 < (_SizeOf(self._Minor()) or 0) < self.disk.size * BLOCK_BYTES
 
-    def _Undo(self, syntax: type[drbdtools.Syntax84]) -> None:
+    def _Undo(self) -> None:
         """Take down what was just brought up in vain."""
         try:
-            drbdtools.Act(syntax.Down(self._Minor()), f"{self}: cannot be taken down again")
+            drbdtools.Act(drbdtools.Syntax().Down(self._Minor()), f"{self}: cannot be taken down again")
         except errors.BlockDeviceError as err:
             logging.warning("%s", err)
 
@@ -391,11 +430,16 @@ class Drbd(Mirror):
             protocol="C" if two_primaries else self.disk.params.get("protocol", "C"),
             secret=secret,
             two_primaries=two_primaries,
-            # The record has chosen already which side's data goes.
-            discard_own=self.Peer() == constants.PEER_AHEAD,
+            # The record has chosen already which side's data goes.  An open side has none to give up if it is served.
+            discard_own=self.Peer() == constants.PEER_AHEAD and not self._IsServed(self._Fresh()),
             custom=tuple(self._Custom("net-custom")),
         )
         drbdtools.Act(drbdtools.Syntax().Connect(self._Minor(), link), f"{self}: cannot be connected")
+
+    @staticmethod
+    def _IsServed(state: Minor) -> bool:
+        """Return whether the side is open without complete data of its own; the kernel refuses it to give that up."""
+        return state.primary and state.disk in (drbdtools.DISKLESS, drbdtools.INCONSISTENT)
 
     def _DropLink(self) -> bool:
         """Drop the link without agreeing with the other side on what that means; return whether it is gone."""
@@ -433,6 +477,8 @@ class Drbd(Mirror):
                 f"{self}: the two sides are not connected (StandAlone): they may both have data that the other one lacks."
                 " 'gnt-cluster verify' reports it with the command that chooses a side"
             )
+        if self.Peer() == constants.PEER_AHEAD:
+            raise self._NotOpened(state)
         raise errors.BlockDeviceError(
             f"{self}: the other side did not answer within {_HANDSHAKE_SECONDS:g} s ({state.connection}), and it may have"
             " newer data. Bring its node back; if it is lost, mark it offline with 'gnt-node modify --offline yes NODE'"
@@ -474,18 +520,24 @@ class Drbd(Mirror):
         drbdtools.Act(drbdtools.Syntax().MakeMeta(number, path), f"{self}: its metadata cannot be written")
 
     def _UnusedMinor(self) -> int:
+        """Return the highest number that no device has: the master hands out the lowest ones."""
         known = drbdtools.Minors()
-        for number in range(drbdtools.MAX_MINOR, -1, -1):
-            if number not in known:
-                return number
-        raise errors.BlockDeviceError(
-            f"{self}: all {drbdtools.MAX_MINOR + 1} numbers of mirrors are in use on this node"
-        )
+        return next(number for number in range(drbdtools.HIGHEST_MINOR, -1, -1) if number not in known)
 
     # --- parameters ---------------------------------------------------------------------------------------------------
 
     def _ResyncOptions(self) -> list[str]:
-        return drbdtools.Syntax().Resync(self.disk.params) if self.disk.params.get("resync-rate") is not None else []
+        """Return the options; those that ``disk-custom`` sets stay as it set them when the disk was attached."""
+        if self.disk.params.get("resync-rate") is None:
+            return []
+        # With 8.3, whose options have no "=", another command takes them.
+        words = drbdtools.Syntax().Resync(self.disk.params)
+        return [word for word in words if "=" not in word or not self._IsCustom(word.partition("=")[0])]
+
+    def _IsCustom(self, option: str) -> bool:
+        """Return whether ``disk-custom`` sets an option; the program takes shortened names."""
+        given = {word.partition("=")[0] for word in self._Custom("disk-custom")}
+        return any(len(name) > len("--") and option.startswith(name) for name in given)
 
     def _FencingOptions(self) -> list[str]:
         policy = self._Policy()
@@ -493,9 +545,12 @@ class Drbd(Mirror):
 
     def _Policy(self) -> str | None:
         """Return the policy on a lost link; None where it is left alone."""
-        own = any(word.partition("=")[0] == "--fencing" for word in self._Custom("disk-custom"))
         peer = self.Peer()
-        return None if own or peer is None or not drbdtools.Syntax().CHANGES_FENCING else _FENCING[peer]
+        return (
+            None
+            if self._IsCustom("--fencing") or peer is None or not drbdtools.Syntax().CHANGES_FENCING
+            else _FENCING[peer]
+        )
 
     def _Custom(self, name: str) -> list[str]:
         try:

@@ -21,8 +21,12 @@ class FileDevice(BlockDev):
     """A sparse regular file below an allowed directory.
 
     The driver name in the logical id only concerns hypervisors; the file is the same for all of them.
+
+    Other nodes may write its directory, too: what lies there in the file's place is used only if it is a file itself, and
+    its directory is the one that the administrator of this node allowed.
     """
 
+    PATH_MAY_BE_LINK = False
     IF_MISSING = "is its file system mounted? If the instance still runs, its data is lost when it stops: copy it from inside first"
 
     @property
@@ -40,11 +44,16 @@ class FileDevice(BlockDev):
         self._SetGone()
         path = self._CheckedPath()
         try:
-            mode = runtime.Stat(path).st_mode
+            mode = runtime.Stat(path, follow=False).st_mode
         except FileNotFoundError:
             return False
         except OSError as err:
             raise errors.BlockDeviceError(f"{self}: cannot be examined: {err.strerror}") from err
+        if stat.S_ISLNK(mode):
+            raise errors.BlockDeviceError(
+                f"{self}: is a symbolic link, which may lead anywhere, and is not followed; 'readlink -f {shlex.quote(path)}'"
+                " shows where to; if it is yours, stop the instance and put the file in its place; else remove it"
+            )
         if not stat.S_ISREG(mode):
             raise errors.BlockDeviceError(f"{self}: is not a regular file")
         self._SetFound(path)
@@ -65,16 +74,27 @@ class FileDevice(BlockDev):
 
     def Assemble(self) -> None:
         if not self.Attach():
-            found = self._UnderAnotherName()
-            if found is not None:
-                old, new = posixpath.dirname(found), posixpath.dirname(self.path)
-                raise errors.BlockDeviceError(
-                    f"{self}: the file is '{found}', as a change of the instance's name was cut off;"
-                    f" 'mv -T {shlex.quote(old)} {shlex.quote(new)}' on this node moves it to its place"
-                )
+            advice = self._AdviceOnName()
+            if advice:
+                raise errors.BlockDeviceError(f"{self}: {advice}")
             raise errors.BlockDeviceError(
                 f"{self}: file does not exist; is its file system mounted? (else: gnt-instance recreate-disks)"
             )
+
+    @property
+    def if_missing(self) -> str:
+        return self._AdviceOnName() or super().if_missing
+
+    def _AdviceOnName(self) -> str:
+        """Return what to do where a renaming left the file in another directory; empty where it did not."""
+        found = self._UnderAnotherName()
+        if found is None:
+            return ""
+        old, new = posixpath.dirname(found), posixpath.dirname(self.path)
+        return (
+            f"the file is '{found}', as a change of the instance's name was cut off;"
+            f" 'mv -T {shlex.quote(old)} {shlex.quote(new)}' on this node moves it to its place"
+        )
 
     def _UnderAnotherName(self) -> str | None:
         """Return the path of this very file in the directory of another instance's name, where a renaming left it."""
@@ -124,7 +144,7 @@ class FileDevice(BlockDev):
 
     def _CheckedPath(self) -> str:
         try:
-            paths.CheckAllowed(self.path)
+            paths.CheckFile(self.path)
         except errors.FileStoragePathError as err:
             raise errors.BlockDeviceError(str(err)) from err
         return self.path

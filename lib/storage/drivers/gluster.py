@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import constants, errors, pathutils, runtime, ssconf
+from ganeti.storage import paths
 from ganeti.storage.drivers.file import FileDevice
 from ganeti.storage.utilities import programs
 from ganeti.utils import owndirs
@@ -20,7 +21,6 @@ from ganeti.utils import owndirs
 _MOUNTS = "/proc/self/mounts"
 _MOUNTS_LIMIT = 16 * 1024 * 1024
 _FS_TYPES = ("fuse.glusterfs", "glusterfs")
-_STEPS = 200
 _ESCAPES = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
 
 
@@ -95,7 +95,7 @@ class GlusterFile(FileDevice):
 
     def Create(self, size: int, exclusive: bool = False) -> None:
         self._Volume().Mount()
-        folder = posixpath.dirname(self.path)
+        folder = posixpath.dirname(self._CheckedPath())
         try:
             runtime.MakeDirs(folder, mode=0o750)
         except OSError as err:
@@ -114,8 +114,13 @@ class GlusterFile(FileDevice):
         self._Unsupported("renaming")
 
     def _CheckedPath(self) -> str:
-        """Return the path; whoever mounts the volume has allowed it."""
-        return self.path
+        """Return the path; whoever mounts the volume has allowed all that lies on it."""
+        path, top = self.path, MountPoint()
+        try:
+            paths.CheckWithin(posixpath.dirname(path), [top], f"nothing outside of {top} is used")
+        except errors.FileStoragePathError as err:
+            raise errors.BlockDeviceError(f"{self}: {err}") from err
+        return path
 
     def _Volume(self) -> Volume:
         params = self.disk.params
@@ -132,7 +137,11 @@ def MountPoint() -> str:
 
 def MountedAt(path: str) -> tuple[str, str] | None:
     """Return (source, type) of what is mounted at a path on this node."""
-    return FindMount(runtime.ReadText(_MOUNTS, limit=_MOUNTS_LIMIT), _WithoutLinks(path))
+    try:
+        real = paths.WithoutLinks(path)
+    except errors.FileStoragePathError as err:
+        raise errors.BlockDeviceError(str(err)) from err
+    return FindMount(runtime.ReadText(_MOUNTS, limit=_MOUNTS_LIMIT), real)
 
 
 def _Address(host: str, what: str) -> str:
@@ -147,22 +156,6 @@ def _Address(host: str, what: str) -> str:
             f"{what}: Gluster server '{host}' has no address on this node: {err}; correct the name resolution, or name"
             " another server with 'gnt-cluster modify -D gluster:host=ADDRESS'"
         ) from err
-
-
-def _WithoutLinks(path: str) -> str:
-    """Return the path as the kernel lists it."""
-    here, left = "/", path.strip("/").split("/")
-    for _ in range(_STEPS):
-        if not left:
-            return here
-        full = posixpath.join(here, left.pop(0))
-        try:
-            left = runtime.ReadLink(full).split("/") + left
-            here = "/" if not left[0] else here
-            left = [part for part in left if part]
-        except OSError:
-            here = full
-    raise errors.BlockDeviceError(f"Directory {path}: leads through too many links")
 
 
 def BuildMount(volume: Volume) -> list[str]:

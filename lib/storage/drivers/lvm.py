@@ -150,6 +150,7 @@ class Volume(BlockDev):
     def _Room(self, size: int) -> list[PhysicalVolume]:
         """Return the physical volumes that may be used, the emptiest first; they have room for ``size`` MiB together."""
         group, _ = self._Id()
+        lvmtools.Groups()  # fails if the physical volumes of two would be mixed up
         pvs = [pv for pv in lvmtools.PhysicalVolumes() if pv.group == group and pv.allocatable]
         if not pvs:
             raise errors.BlockDeviceError(
@@ -214,7 +215,12 @@ class Volume(BlockDev):
         return "/dev/{}/{}".format(*self._Id())
 
     def _Find(self) -> LogicalVolume | None:
-        return lvmtools.Volumes().get(self._Id())
+        volume = lvmtools.Volumes().get(self._Id())
+        if volume is not None and volume.ambiguous:
+            raise errors.BlockDeviceError(
+                f"{self}: two volume groups of this node have a volume of this name; {lvmtools.TWICE}"
+            )
+        return volume
 
     def _Known(self) -> LogicalVolume:
         volume = self._Find()

@@ -19,7 +19,8 @@ from ganeti.storage import looks
 PROC_FILE = "/proc/drbd"
 HELPER_FILE = "/sys/module/drbd/parameters/usermode_helper"
 MAJOR = 147
-MAX_MINOR = 255
+# Of 20 bits (8.3: the parameter minor_count of the module says how many there are); what minor_count may be at most.
+HIGHEST_MINOR, MOST_COUNT = (1 << 20) - 1, 255
 
 _SECONDS = 60.0
 # A thousand minors fill a part of it.
@@ -227,12 +228,12 @@ class Config:
         return f"minor {self.minor} ({self.resource}): volume {self.data or 'none'}, metadata {self.meta or 'none'}, link {link}"
 
 
-_WORDS = re.compile(r'"((?:[^"\\]|\\.)*)"|([{};])|([^\s{};"]+)|\s+')
-_COMMENT = re.compile(r"(?m)#.*$")
+# A "#" begins a comment, but not within a text in quotes.
+_WORDS = re.compile(r'"((?:[^"\\]|\\.)*)"|#.*|([{};])|([^\s{};"#]+)|\s+')
 
 
 def _Pieces(text: str) -> Iterator[str]:
-    for found in _WORDS.finditer(_COMMENT.sub("", text)):
+    for found in _WORDS.finditer(text):
         quoted, mark, word = found.groups()
         piece = quoted if quoted is not None else mark or word
         if piece is not None:
@@ -533,7 +534,7 @@ def LoadedVersion() -> Version:
     if text is None:
         raise errors.BlockDeviceError(
             "The DRBD module is not loaded on this node; load it with"
-            f" 'modprobe drbd minor_count={MAX_MINOR} usermode_helper=/bin/true' and put the options into /etc/modprobe.d"
+            f" 'modprobe drbd minor_count={MOST_COUNT} usermode_helper=/bin/true' and put the options into /etc/modprobe.d"
         )
     return ParseVersion(text)
 

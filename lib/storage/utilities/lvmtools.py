@@ -26,18 +26,23 @@ _VG_FIELDS = "vg_name,vg_free,vg_attr,vg_size"
 _AWAY_FIELDS = "vg_name,pv_uuid,pv_attr,pv_name"
 _LV_FIELDS = "vg_name,lv_name,lv_attr,lv_kernel_major,lv_kernel_minor,vg_extent_size,stripes,lv_size,lv_tags,devices"
 
-# Where the module for mirrors is loaded, and how LVM is kept off them.
-_MIRRORS = "/proc/drbd"
+# Where a kernel's module is loaded, and how LVM is kept off its devices.
+_KEPT_OFF = {"/proc/drbd": "r|^/dev/drbd|", "/sys/module/rbd": "r|^/dev/rbd|"}
 _CONFIGS = ("/etc/lvm/lvm.conf", "/etc/lvm/lvmlocal.conf")
 _CONFIG_LIMIT = 1 << 20
 _FILTER = re.compile(r"(?m)^\s*(devices\s*[/{]\s*)?global_filter\s*=")
-_NO_MIRRORS = 'devices/global_filter=["r|^/dev/drbd|"]'
 
 _TAG_CHARACTERS = re.compile(r"[^-A-Za-z0-9_+.]")
 _MAX_TAG = 128
 
 # How LVM names a device that is away.
 _UNKNOWN = ("[unknown]", "unknown device")
+
+# What is to be done about two groups of one name.
+TWICE = (
+    "a guest may have made one on its disk. 'vgs -o+vg_uuid,pv_name' shows on which devices they are: keep LVM off those of"
+    " disks by global_filter in /etc/lvm/lvm.conf, or give the group that is not the node's another name with 'vgrename UUID NAME'"
+)
 
 ALLOCATION_POLICIES = ("contiguous", "cling", "normal")
 
@@ -111,6 +116,8 @@ class LogicalVolume:
     size: float
     tags: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    # There is another one of this name, in another group of that name.
+    ambiguous: bool = False
 
     @property
     def virtual(self) -> bool:
@@ -281,7 +288,7 @@ def ParseLvs(output: str) -> list[LogicalVolume]:
         if len(attributes) < 6:
             raise errors.BlockDeviceError(f"lvs printed attributes of volume {group}/{name} that cannot be read")
         before = found.get((group, name))
-        found[group, name] = LogicalVolume(
+        volume = LogicalVolume(
             group,
             name,
             attributes,
@@ -291,9 +298,18 @@ def ParseLvs(output: str) -> list[LogicalVolume]:
             int(_Number(stripes, "lvs")),
             _Number(size, "lvs"),
             tuple(filter(None, tags.split(","))),
-            (*(before.devices if before else ()), *filter(None, devices.split(","))),
+            tuple(filter(None, devices.split(","))),
         )
+        found[group, name] = volume if before is None else _Joined(before, volume)
     return list(found.values())
+
+
+def _Joined(before: LogicalVolume, more: LogicalVolume) -> LogicalVolume:
+    """Return a volume with one more line of its segments, or as ambiguous if the line is another volume's."""
+    same = replace(more, stripes=before.stripes, devices=before.devices, ambiguous=before.ambiguous) == before
+    return replace(
+        before, stripes=more.stripes, devices=(*before.devices, *more.devices), ambiguous=before.ambiguous or not same
+    )
 
 
 def _KernelNumber(text: str) -> int | None:
@@ -331,8 +347,17 @@ def Away() -> dict[str, MissingVolumes]:
 
 
 def Groups() -> dict[str, Group]:
-    """Return the volume groups that can be written to, by name."""
-    return looks.Once("vgs", lambda: {vg.name: vg for vg in ParseVgs(_Look(BuildListVgs())) if vg.writable})
+    """Return the volume groups that can be written to, by name; BlockDeviceError if two have the same one."""
+    return looks.Once("vgs", _LookForGroups)
+
+
+def _LookForGroups() -> dict[str, Group]:
+    groups = ParseVgs(_Look(BuildListVgs()))
+    names = [vg.name for vg in groups]
+    for name in names:
+        if names.count(name) > 1:
+            raise errors.BlockDeviceError(f"{names.count(name)} volume groups are called {name} on this node; {TWICE}")
+    return {vg.name: vg for vg in groups if vg.writable}
 
 
 def _Look(argv: list[str]) -> str:
@@ -345,11 +370,13 @@ def Act(argv: list[str], trouble: str) -> None:
 
 
 def _KeptOff(argv: list[str]) -> list[str]:
-    """Have a program of LVM look for physical volumes anywhere but on mirrors, unless the node's own filter decides.
+    """Have a program of LVM look for physical volumes anywhere but on disks, unless the node's own filter decides.
 
-    LVM reads the start of every device.  One that is frozen answers nobody, and the program could not even be killed.
+    LVM reads the start of every device.  A mirror that is frozen answers nobody, and the program could not even be killed;
+    what a guest has written to its disk may look like a volume group of the node.
     """
-    if not runtime.Exists(_MIRRORS):
+    patterns = [pattern for path, pattern in _KEPT_OFF.items() if runtime.Exists(path)]
+    if not patterns:
         return argv
     for path in _CONFIGS:
         try:
@@ -357,7 +384,8 @@ def _KeptOff(argv: list[str]) -> list[str]:
                 return argv
         except (OSError, ValueError):
             continue
-    return [argv[0], "--config", _NO_MIRRORS, *argv[1:]]
+    shown = ",".join(f'"{pattern}"' for pattern in patterns)
+    return [argv[0], "--config", f"devices/global_filter=[{shown}]", *argv[1:]]
 
 
 # --- exclusive storage ------------------------------------------------------------------------------------------------

@@ -92,6 +92,8 @@ class Simulated(Kind):
         }
         if template in services:
             services[template]().Join(self.machine)
+        elif template == "plain":
+            StandInLvm(self.machine).AddPv("/dev/sda", "vg", 4096)
 
     def Disk(self, name: str, size: int = 8) -> objects.Disk:
         disk = super().Disk(name, size)
@@ -109,7 +111,8 @@ class Simulated(Kind):
 
     def Content(self, device: BlockDev) -> bytes:
         file = self.machine.disk.Find(str(device.dev_path))
-        assert isinstance(file, Device) == (self.template != "gluster")
+        # The stand-in for LVM has its volumes as files, too.
+        assert isinstance(file, Device) == (self.template not in ("gluster", "plain"))
         words = dict(word.split("=") for word in device.ExportCommand()[1:])
         assert words["if"] == device.dev_path
         return bytes(file.Read()[: int(words["bs"]) * int(words["count"])])  # type: ignore[attr-defined]
@@ -183,8 +186,9 @@ class MirrorPair:
 class SimulatedPair(MirrorPair, Simulated):
     def __init__(self, template: str):
         super().__init__(template)
-        StandInLvm(self.machine).AddPv("/dev/sda", "vg", 4096)
-        StandInDrbd(self.machine, Links())
+        lvm = StandInLvm(self.machine)
+        lvm.AddPv("/dev/sda", "vg", 4096)
+        StandInDrbd(self.machine, Links(), lvm)
 
     def Content(self, device: BlockDev) -> bytes:
         words = dict(word.split("=") for word in device.ExportCommand()[1:])
@@ -202,7 +206,14 @@ _VOLUME_SCRIPTS = {
     "verify": "exit 1",
 }
 
-SIMULATED = ["simulated blockdev", "simulated rbd", "simulated gluster", "simulated ext", "simulated drbd"]
+SIMULATED = [
+    "simulated plain",
+    "simulated blockdev",
+    "simulated rbd",
+    "simulated gluster",
+    "simulated ext",
+    "simulated drbd",
+]
 ALL = ["file", "sharedfile", "fake plain", "fake drbd", "fake rbd", *SIMULATED]
 # In a node of the laboratory, which has a volume group "vg" (lab.stories).
 REAL = ["plain", "volumes blockdev", "volumes ext"]
@@ -250,6 +261,11 @@ def Build(disk: objects.Disk, on_primary: bool = True) -> BlockDev:
     return tree.Create(disk, disk.size, OWNER, on_primary, f"originstname+{OWNER}")
 
 
+def test_every_driver_is_held_to_the_contract() -> None:
+    told = {kind.rpartition(" ")[2] for kind in ALL if not kind.startswith("fake ")}
+    assert ALL is REAL or told == set(storage.DRIVERS)
+
+
 @inside
 def test_life_from_creation_to_removal(kind: Kind) -> None:
     disk = kind.Disk("one")
@@ -279,7 +295,7 @@ def test_life_from_creation_to_removal(kind: Kind) -> None:
     if kind.adopts:
         return
     if kind.template == "drbd":  # comes up without local data, as a mirror may
-        assert tree.Assemble(disk, OWNER, as_primary=True) is not None
+        assert tree.Assemble(disk, OWNER, as_primary=False) is not None
     else:
         with pytest.raises(errors.BlockDeviceError, match=kind.template):
             tree.Assemble(disk, OWNER, as_primary=True)
@@ -361,7 +377,7 @@ def test_renamed_storage_keeps_its_content(kind: Kind) -> None:
     disk, target = kind.Disk("old"), kind.Disk("new")
     Build(disk)
     device = tree.FindOrFail(disk)
-    if kind.template == "drbd" or isinstance(kind, Simulated | InVolumes):
+    if kind.template == "drbd" or (isinstance(kind, Simulated | InVolumes) and kind.template != "plain"):
         with pytest.raises(errors.BlockDeviceError, match="renaming is not possible"):
             device.Rename(target.logical_id)
         return
@@ -428,7 +444,7 @@ def test_mirror_bears_the_loss_of_its_own_storage(kind: Kind) -> None:
     tree.Shutdown(disk)
     for child in disk.children:
         tree.Remove(child)
-    device = tree.Assemble(disk, OWNER, as_primary=True)
+    device = tree.Assemble(disk, OWNER, as_primary=False)
     assert device is not None
     assert tree.CombinedStatus(device).ldisk_status == 4
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.mirrorpair import Layers, Pair
+from support.mirrorpair import Layers, Pair, Side
 from support.mirrors import SECRET, MakeMirror
 from support.virtual import MakeInstance
 
 from ganeti import backend, errors, runtime
-from ganeti.storage.utilities import lvmtools
+from ganeti.storage.utilities import drbdtools, lvmtools
 
 MIB = 1 << 20
 
@@ -178,7 +178,7 @@ def test_a_lost_link_and_the_record(mirror: Pair) -> None:
     assert two.device.disk == "Outdated"
     one.Do("drbd_follow", [one.Disk("behind")])
     assert not one.device.frozen and one.device.options["fencing"] == "dont-care"
-    two.Fail("did not answer", "blockdev_open", "", [two.Disk("ahead")], True)
+    two.Fail("bring that node back, or .*failover INSTANCE", "blockdev_open", "", [two.Disk("ahead")], True)
     mirror.links.Heal()
     assert two.State() == ("Connected", "Secondary", "UpToDate", False)
     for side in (one, two):
@@ -228,24 +228,62 @@ def test_a_call_that_hangs_lets_no_other_one_pass(mirror: Pair) -> None:
     assert one.device.options["fencing"] == "resource-and-stonith"
 
 
-def test_a_side_that_is_behind_is_not_opened(mirror: Pair) -> None:
+def test_a_side_that_is_behind_is_opened_beside_a_complete_one_only(mirror: Pair) -> None:
     one, two = mirror.one, mirror.two
     mirror.links.Cut()
     one.Do("drbd_follow", [one.Disk("behind")])
-    mirror.links.hold = True
     two.Assemble(two.Disk("ahead"))
-    mirror.links.Heal()
+    again = r"is behind \(Outdated, WFConnection\).*bring that node back.*'gnt-instance failover INSTANCE'"
+    two.Fail(again, "blockdev_open", "", [two.Disk("ahead")], True)
     one.Do("blockdev_close", "", [one.Disk()])
-    two.Fail(
-        r"is behind \(Inconsistent, SyncTarget\).*failover --ignore-consistency",
-        "blockdev_open",
-        "",
-        [two.Disk("ahead")],
-        True,
-    )
-    mirror.links.Finish()
+    mirror.links.hold = True
+    mirror.links.Heal()
+    assert two.State() == ("SyncTarget", "Secondary", "Inconsistent", False)
     two.Do("blockdev_open", "", [two.Disk("ahead")], True)
-    assert two.device.role == "Primary"
+    assert two.device.role == "Primary", "its own data is not taken for complete, the other side serves it"
+
+
+def _Detach(side: Side) -> None:
+    """The disk below fails."""
+    side.drbd._DoDetach(["0"], {"force": "yes"})
+    side.drbd._links.Publish()
+
+
+def test_a_side_that_is_behind_is_not_opened_beside_one_without_a_disk(mirror: Pair) -> None:
+    one, two = mirror.one, mirror.two
+    one.Do("blockdev_close", "", [one.Disk()])
+    two.device.disk = "Outdated"
+    _Detach(one)
+    two.Fail(r"is behind \(Outdated, Connected\)", "blockdev_open", "", [two.Disk("ahead")], True)
+    assert two.device.role == "Secondary"
+
+
+@pytest.mark.parametrize("left_open", [False, True])
+@pytest.mark.parametrize(("failed", "disks"), [(0, "Diskless on this .* UpToDate on"), (1, "UpToDate on .* Diskless")])
+def test_nothing_is_opened_before_it_is_recorded_which_side_lacks_its_disk(
+    mirror: Pair, failed: int, disks: str, left_open: bool
+) -> None:
+    """Or all that is written until the keeper sees it would be on one leg, also if nobody has closed it since the last time."""
+    one = mirror.one
+    if not left_open:
+        one.Do("blockdev_close", "", [one.Disk()])
+    _Detach((one, mirror.two)[failed])
+    one.Fail(f"{disks}.*activate-disks INSTANCE", "blockdev_open", "", [one.Disk("counts")], True)
+    assert one.device.role == ("Primary" if left_open else "Secondary")
+    one.Do("blockdev_open", "", [one.Disk("behind" if failed else "ahead", decision=1)], True)
+    assert one.device.role == "Primary"
+
+
+def test_a_served_side_connects_anew(mirror: Pair) -> None:
+    """The kernel lets no open side give up its data; this one has none."""
+    one = mirror.one
+    _Detach(one)
+    one.lvm.lvs.clear()
+    one.Do("drbd_follow", [one.Disk("ahead")])
+    one.Do("drbd_disconnect_net", [one.Disk("ahead")])
+    one.Assemble(one.Disk("ahead"), primary=True)
+    mirror.links.Connect()
+    assert one.device.link == "Connected" and one.device.role == "Primary"
 
 
 @pytest.mark.parametrize(
@@ -347,7 +385,7 @@ def test_local_storage_is_exchanged(mirror: Pair) -> None:
     one.Do("blockdev_addchildren", disk, list(disk.children))
     assert one.State() == ("Connected", "Primary", "UpToDate", False)
     [tool] = [argv for argv in one.drbd.runs[-12:] if argv[:2] == ["drbdmeta", "create-md"]]
-    assert tool[2] == "/dev/drbd255", "its own number is in use"
+    assert tool[2] == f"/dev/drbd{drbdtools.HIGHEST_MINOR}", "its own number is in use"
 
 
 def test_growing(mirror: Pair) -> None:
@@ -491,6 +529,13 @@ def test_lvm_is_kept_off_mirrors(mirror: Pair) -> None:
         assert (one.lvm.runs[0][1:3] == words) == filtered
     one.machine.Call(runtime.RemoveFile, "/proc/drbd")
     assert one.machine.Call(lvmtools._KeptOff, ["lvs"]) == ["lvs"]
+
+
+def test_lvm_is_kept_off_images_of_ceph(pair: Pair) -> None:
+    """A guest writes what it likes to them."""
+    pair.one.machine.Call(runtime.MakeDirs, "/sys/module/rbd")
+    pair.one.Do("lv_list", [])
+    assert pair.one.lvm.runs[-1][1:3] == ["--config", 'devices/global_filter=["r|^/dev/drbd|","r|^/dev/rbd|"]']
 
 
 def _WriteConfig(text: str) -> None:

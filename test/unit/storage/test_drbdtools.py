@@ -192,3 +192,18 @@ def test_numbers_that_make_no_sense() -> None:
     text = f" 0: cs:SyncSource {state}\n sync'ed: 1.1.8% finish: 0:02:43\n {'1' * 5000}: cs:Connected {state}\n"
     minors = drbdtools.ParseMinors(text)
     assert not minors[0].readable and minors[0].in_use
+
+
+def test_a_secret_may_have_any_character() -> None:
+    """Nothing that stands in quotes is a comment or a brace."""
+    text = """
+resource other { # of the administrator
+    net { shared-secret "a#b{\\"c;"; }
+    _this_host { volume 0 { device minor 9; disk "/dev/vg/x"; meta-disk internal; } }
+}
+resource resource0 { _this_host { volume 0 { device minor 0; disk "/dev/vg/a"; meta-disk "/dev/vg/b"; } } }
+"""
+    assert {minor: config.resource for minor, config in drbdtools.ParseShow(text).items()} == {
+        9: "other",
+        0: "resource0",
+    }

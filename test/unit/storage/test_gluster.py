@@ -117,6 +117,24 @@ def test_paths_that_lead_elsewhere(nodes: Nodes, path: str) -> None:
         nodes.Do(tree.Create, Disk(path), 8, OWNER, True)
 
 
+def test_a_link_that_another_client_put_on_the_volume_is_not_followed(nodes: Nodes) -> None:
+    folder = f"{MOUNT_POINT}/ganeti"
+    disk, other = nodes.Create(Disk()), Disk("elsewhere/uuid.1")
+    nodes.Do(runtime.MakeDirs, "/root/.ssh")
+    nodes.Do(runtime.WriteFile, "/root/.ssh/authorized_keys", "keep")
+    nodes.Do(runtime.Symlink, "/root/.ssh", f"{MOUNT_POINT}/elsewhere")
+    with pytest.raises(
+        errors.BlockDeviceError, match=f"leads to '/root/.ssh' .*nothing outside of {MOUNT_POINT} is used"
+    ):
+        nodes.Create(other)
+    nodes.Do(runtime.RemoveFile, f"{folder}/uuid.0")
+    nodes.Do(runtime.Symlink, "/root/.ssh/authorized_keys", f"{folder}/uuid.0")
+    with pytest.raises(errors.BlockDeviceError, match="is a symbolic link"):
+        nodes.Do(tree.Find, disk)
+    assert nodes.Do(runtime.ListDir, "/root/.ssh") == ["authorized_keys"]
+    assert nodes.Do(runtime.ReadText, "/root/.ssh/authorized_keys") == "keep"
+
+
 def test_space_is_that_of_the_volume(nodes: Nodes) -> None:
     def rows() -> list[list[Any]]:
         return units.List("gluster", [[MOUNT_POINT]], None, ["name", "size"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated import Machine, World
+from simulated import Invocation, Machine, World
 from support.standinlvm import StandInLvm
 from support.virtual import MakeDisk
 
@@ -273,6 +273,39 @@ def test_what_changed_is_looked_at_again(node: Node) -> None:
 def test_output_that_cannot_be_read(output: str) -> None:
     with pytest.raises(errors.BlockDeviceError, match="lvs printed"):
         lvmtools.ParseLvs(output)
+
+
+_GUESTS = ("  vg|{}|-wi-------|-1|-1|4096.00|1|{}||/dev/sdx(0)\n", "  vg|380.00|wz--n-|1016.00\n")
+
+
+def test_a_group_that_a_guest_made_on_its_disk_is_not_taken_for_the_nodes(node: Node) -> None:
+    """What matters is a name; the node's own volumes of other names can be used."""
+    node.Create("mine")
+    node.Create("other")
+    lvm = {name: node.machine.programs[name] for name in ("lvs", "vgs")}
+
+    def also(row: str) -> Callable[[Invocation], int]:
+        def run(invocation: Invocation) -> int:
+            result = lvm[invocation.argv[0]](invocation)
+            invocation.Print(row)
+            return result or 0
+
+        return run
+
+    node.machine.programs["lvs"] = also(_GUESTS[0].format("mine", "65536.00"))
+    for act, *more in ((tree.Find,), (tree.Assemble, OWNER, True), (tree.Remove,)):
+        with pytest.raises(errors.BlockDeviceError, match=r"two volume groups.*global_filter"):
+            node.Do(act, Volume("mine"), *more)
+    assert node.Do(tree.Find, Volume("other")) is not None
+    node.machine.programs["vgs"] = also(_GUESTS[1])
+    with pytest.raises(errors.BlockDeviceError, match=r"2 volume groups are called vg on.*'vgrename UUID NAME'"):
+        node.Create("new")
+
+
+def test_segments_with_other_stripes_are_one_volume() -> None:
+    rows = ("|2|8||/dev/sda(0),/dev/sdb(0)", "|1|8||/dev/sda(9)")
+    [volume] = lvmtools.ParseLvs("".join(f"  vg|one|-wi-a-----|253|0|4096{row}\n" for row in rows))
+    assert volume.devices == ("/dev/sda(0)", "/dev/sdb(0)", "/dev/sda(9)") and not volume.ambiguous
 
 
 def test_a_program_that_fails_or_is_missing(node: Node) -> None:

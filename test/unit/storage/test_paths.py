@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated import World
+from support import standinstorage
 from support.nodes import MakeNodes, Node
 from support.virtual import MakeDisk
 
-from ganeti import errors, pathutils
+from ganeti import backend, errors, objects, pathutils, runtime
 from ganeti.storage import paths, tree
 
 
@@ -94,8 +98,13 @@ def test_directories_of_instances(node: Node, tmp_path: Path) -> None:
     paths.RenameDir(old, new)
     assert Path(new, "disk0").exists() and not Path(old).exists()
     paths.CreateDir(old)
+    paths.RenameDir(new, old)
+    assert Path(old, "disk0").exists() and not Path(new).exists(), "an empty one is no obstacle"
+    paths.CreateDir(new)
+    Path(new, "disk1").write_text("y")
     with pytest.raises(errors.FileStoragePathError, match="both locations"):
         paths.RenameDir(old, new)
+    Path(old, "disk0").unlink()
     paths.RemoveDir(old)
     paths.RemoveDir(old)
     with pytest.raises(errors.FileStoragePathError, match="not acceptable"):
@@ -114,3 +123,125 @@ def test_missing_file_is_not_remade_by_assembling(node: Node, tmp_path: Path) ->
     with pytest.raises(errors.BlockDeviceError, match="does not exist"):
         tree.Assemble(MakeDisk("file", ["loop", f"{tmp_path}/good/gone"]), "x", True)
     assert not (tmp_path / "good" / "gone").exists()
+
+
+def _Serve(procedure: str, disk: objects.Disk, *args: Any) -> Any:
+    return backend.Handlers()[procedure](disk.ToDict(runtime=True), *args)
+
+
+@pytest.fixture
+def secret(node: Node, tmp_path: Path) -> Path:
+    """A file of the node's own, and a link to it where a disk is to be: who writes the directory elsewhere put it there."""
+    victim = tmp_path / "authorized_keys"
+    victim.write_text("keep")
+    (tmp_path / "good" / "web").mkdir()
+    (tmp_path / "good" / "web" / "disk0").symlink_to(victim)
+    return victim
+
+
+def _Linked(tmp_path: Path) -> objects.Disk:
+    return MakeDisk("sharedfile", ["loop", f"{tmp_path}/good/web/disk0"], 1)
+
+
+def test_a_link_in_the_place_of_a_disk_is_not_followed(node: Node, tmp_path: Path, secret: Path) -> None:
+    disk = _Linked(tmp_path)
+    calls: list[Callable[[], Any]] = [
+        lambda: tree.Find(disk),
+        lambda: tree.Assemble(disk, "x", True),
+        lambda: tree.Grow(disk, 1, False, True, False),
+        lambda: _Serve("blockdev_wipe", disk, 0, 1),
+        lambda: _Serve("blockdev_image", disk, "http://127.0.0.1:1/none", 1),
+        lambda: tree.Make(disk).Create(1),
+        lambda: tree.Remove(disk),
+    ]
+    for call in calls:
+        with pytest.raises(errors.BlockDeviceError, match=r"is a symbolic link, which may lead anywhere|file exists"):
+            call()
+    assert secret.read_text() == "keep"
+
+
+def test_a_link_that_takes_the_place_of_a_disk_after_the_look_changes_nothing_outside(
+    node: Node, tmp_path: Path, secret: Path
+) -> None:
+    disk, link = _Linked(tmp_path), tmp_path / "good" / "web" / "disk0"
+    aside = link.rename(link.with_name("aside"))
+    device = tree.Create(disk, 1, "x", True)
+    aside.rename(link)
+    for command in (device.ImportCommand(), device.WipeCommand(0, 1), device.ExportCommand()):
+        done = subprocess.run(command, input=b"x" * 512, capture_output=True, check=False)
+        assert done.returncode and b"symbolic links" in done.stderr and not done.stdout
+    with pytest.raises(errors.BlockDeviceError, match=r"cannot be grown.*symbolic links"):
+        device.Grow(1, False, True)
+    assert secret.read_text() == "keep"
+
+
+def test_a_link_in_the_place_of_a_directory_does_not_lead_out(node: Node, tmp_path: Path) -> None:
+    outside, web = tmp_path / "outside", tmp_path / "good" / "web"
+    outside.mkdir()
+    web.symlink_to(outside)
+    other = MakeDisk("sharedfile", ["loop", f"{tmp_path}/good/other/disk0"], 1)
+    calls: list[Callable[[], Any]] = [
+        lambda: tree.Make(_Linked(tmp_path)).Create(1),
+        lambda: tree.Remove(_Linked(tmp_path)),
+        lambda: paths.CreateDir(f"{web}/deeper"),
+        lambda: paths.CreateDir(str(web)),
+        lambda: paths.RemoveDir(str(web)),
+        lambda: paths.RenameDir(str(web), f"{tmp_path}/good/new"),
+        lambda: paths.RenameDir(f"{tmp_path}/good/old", f"{web}/new"),
+    ]
+    for call in calls:
+        with pytest.raises((errors.BlockDeviceError, errors.FileStoragePathError), match=f"leads to '{outside}"):
+            call()
+    assert os.listdir(outside) == []
+    paths.CreateDir(f"{tmp_path}/good/other")
+    tree.Create(other, 1, "x", True)
+    with pytest.raises(errors.BlockDeviceError, match=f"leads to '{outside}"):
+        tree.FindOrFail(other).Rename(["loop", f"{web}/disk0"])
+    assert os.listdir(outside) == []
+    web.unlink()
+    web.symlink_to("web")
+    with pytest.raises(errors.BlockDeviceError, match="too many links"):
+        tree.Find(_Linked(tmp_path))
+
+
+def test_links_of_the_administrator_are_followed(node: Node, tmp_path: Path) -> None:
+    """Above an allowed directory, and below it to another one that is allowed; what the node itself needs never."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "srv").symlink_to("data")
+    (tmp_path / "data" / "disks").mkdir()
+    (tmp_path / "srv" / "disks" / "web").symlink_to(tmp_path / "good")
+    node.AllowFileStorage(f"{tmp_path}/srv/disks")
+    disk = MakeDisk("file", ["loop", f"{tmp_path}/srv/disks/new/disk0"], 1)
+    paths.CreateDir(f"{tmp_path}/srv/disks/new")
+    assert tree.Create(disk, 1, "x", True).dev_path == f"{tmp_path}/srv/disks/new/disk0"
+    assert (tmp_path / "data" / "disks" / "new" / "disk0").exists()
+    assert paths.CheckUsable(f"{tmp_path}/srv/disks") is None
+    with pytest.raises(errors.FileStoragePathError, match="add the directory that it leads to"):
+        paths.CreateDir(f"{tmp_path}/srv/disks/web")
+    node.AllowFileStorage(f"{tmp_path}/srv/disks", f"{tmp_path}/good")
+    paths.CreateDir(f"{tmp_path}/srv/disks/web")
+    (tmp_path / "system").symlink_to("/etc")
+    node.AllowFileStorage(f"{tmp_path}/system")
+    with pytest.raises(errors.FileStoragePathError, match="belongs to the system itself"):
+        paths.CheckAllowed(f"{tmp_path}/system/cron.d")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_copied_survives_a_power_cut(seed: int) -> None:
+    """Whoever copied a disk removes the old one next."""
+    machine = World(seed).AddMachine("node1")
+    standinstorage.AddBlockTools(machine)
+    disk, other = (MakeDisk("file", ["loop", f"/srv/files/disk{number}"], 2) for number in range(2))
+
+    def fill() -> None:
+        runtime.WriteFile(pathutils.FILE_STORAGE_PATHS_FILE, "/srv/files\n")
+        paths.CreateDir("/srv/files")
+        device, wiped = (tree.Create(each, 2, "x", True) for each in (disk, other))
+        assert not runtime.RunCmd(device.ImportCommand(), stdin=b"data" * 1000).failed
+        assert not runtime.RunCmd(wiped.WipeCommand(0, 2)).failed
+
+    machine.disk.MakeFolders("/etc/ganeti", 0o755)
+    machine.Call(fill)
+    machine.PowerOff()
+    machine.PowerOn()
+    assert machine.Call(runtime.ReadFile, disk.logical_id[1])[:4000] == b"data" * 1000

@@ -1,0 +1,129 @@
+"""What a mirror refuses, or looks at once more, although the state seen a moment ago would allow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.mirrorpair import Pair, Side
+from support.virtual import MakeInstance
+
+from ganeti import backend, errors, runtime
+
+
+@pytest.fixture
+def mirror() -> Pair:
+    """A mirror that is open on the first node."""
+    return Pair().Create()
+
+
+def _Meanwhile(side: Side, act: Callable[[], Any], after: float = 5.0) -> None:
+    def run() -> None:
+        runtime.Sleep(after)
+        act()
+
+    side.machine.StartProcess(run, "meanwhile")
+
+
+def _Attach(side: Side) -> None:
+    """Connect a side, as the master does at the same time on both."""
+    disk = side.Disk("counts").ToDict(runtime=True)
+    side.machine.StartProcess(lambda: backend.Handlers()["drbd_attach_net"]([disk], False), "attach")
+
+
+def test_a_primary_whose_new_other_side_counts_freezes_without_it(mirror: Pair) -> None:
+    """The old one did not count; with replace-disks -n its record goes, and the link is made anew."""
+    one, two = mirror.one, mirror.two
+    mirror.links.Cut()
+    one.Do("drbd_follow", [one.Disk("behind")])
+    for side in (one, two):
+        side.Do("drbd_disconnect_net", [side.Disk("behind" if side is one else "ahead")])
+    mirror.links.Heal()
+    assert one.device.options["fencing"] == "dont-care"
+    _Attach(two)
+    one.Do("drbd_attach_net", [one.Disk("counts")], False)
+    assert one.State() == ("Connected", "Primary", "UpToDate", False)
+    mirror.links.Cut()
+    assert one.device.frozen, "it does not acknowledge alone what the other side lacks"
+
+
+def test_whether_the_other_side_is_open_is_looked_at_when_the_wait_for_it_is_over(mirror: Pair) -> None:
+    one, two = mirror.one, mirror.two
+    one.Do("blockdev_close", "", [one.Disk()])
+    mirror.links.Cut()
+
+    def open_there() -> None:
+        mirror.links.Heal()
+        two.device.role = "Primary"
+        # A migration that was cut off has left it permitted: the module itself would let both be open.
+        one.device.two_primaries = two.device.two_primaries = True
+        mirror.links.Publish()
+
+    _Meanwhile(one, open_there)
+    one.Fail("is open on the other node; stop its use there first", "blockdev_open", "", [one.Disk()], True)
+    assert one.State()[:2] == ("Connected", "Secondary")
+
+
+@pytest.mark.parametrize(("state", "opens"), [("Outdated", True), ("Inconsistent", False)])
+def test_a_connected_side_without_a_disk_lends_no_data(mirror: Pair, state: str, opens: bool) -> None:
+    one, two = mirror.one, mirror.two
+    one.Do("blockdev_removechildren", one.Disk(), list(one.Disk().children))
+    one.Do("blockdev_close", "", [one.Disk()])
+    two.device.disk = two.device.known.state = state
+    mirror.links.Tell(two.device)
+    mirror.links.Publish()
+    two.drbd.runs.clear()
+    if opens:
+        two.Do("blockdev_open", "", [two.Disk("behind")], True)
+        assert two.State()[:3] == ("Connected", "Primary", "UpToDate")
+    else:
+        two.Fail(r"is not complete \(Inconsistent\)", "blockdev_open", "", [two.Disk("behind")], True)
+        assert two.drbd.Count("primary") == 0
+
+
+def test_volumes_are_detached_only_if_both_are_those_it_has(mirror: Pair) -> None:
+    one, disk = mirror.one, mirror.one.Disk()
+    data, meta = disk.children
+    for named in (
+        [data, meta.Replace(logical_id=("vg", "new_meta"))],
+        [data.Replace(logical_id=("vg", "x")), meta],
+        [data],
+    ):
+        one.Fail("are not those it has", "blockdev_removechildren", disk, named)
+    assert one.State() == ("Connected", "Primary", "UpToDate", False)
+
+
+def test_a_side_that_is_connected_is_not_taken_down_to_be_made_larger(mirror: Pair) -> None:
+    """Its primary would go on alone, as after an agreed end of the link; a growth that is under way makes both larger."""
+    one, two = mirror.one, mirror.two
+    instance = MakeInstance().ToDict(runtime=True)
+    for side, primary in ((two, False), (one, True)):
+        side.drbd.runs.clear()
+        side.Do("blockdev_assemble", side.Disk(size=80), instance, primary, 0)
+        assert not {"down", "disconnect"} & {argv[1] for argv in side.drbd.runs}
+    assert one.device.known.base == 0 and one.State() == ("Connected", "Primary", "UpToDate", False)
+
+
+def test_requests_that_wait_for_the_other_side_keep_a_device_open(mirror: Pair) -> None:
+    """Their writer has not been told that they are done, and nobody has decided which side counts."""
+    one = mirror.one
+    mirror.links.Cut()
+    one.device.pending = 3
+    mirror.links.Publish()
+    for call in (("blockdev_close", "", [one.Disk()]), ("blockdev_shutdown", one.Disk())):
+        one.Fail("3 requests wait for the other node.*'gnt-cluster verify' says how", *call)
+    assert one.drbd.Count("secondary") == 0 and one.device.frozen
+    one.device.pending = 0
+    mirror.links.Publish()
+    one.Do("blockdev_close", "", [one.Disk()])
+    assert one.State()[:2] == ("WFConnection", "Secondary")
+
+
+def test_a_volume_that_a_mirror_has_open_is_not_removed(mirror: Pair) -> None:
+    """Of the stand-in, which would otherwise hide a mirror that is left configured."""
+    one, disk = mirror.one, mirror.one.Disk()
+    with pytest.raises(errors.GenericError, match="is used by another device"):
+        one.Do("blockdev_remove", disk.children[0])
+    one.Do("blockdev_remove", disk)
+    assert one.lvm.Volumes() == [] and one.drbd.devices == {}
