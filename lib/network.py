@@ -89,11 +89,15 @@ class AddressPool:
     def Initialize(cls, network: objects.Network) -> AddressPool:
         """Return the pool of a new network: its first and last address are taken, and its gateway (config.md 18.2)."""
         pool = cls(network.Replace(reservations=None, ext_reservations=None))
-        pool.Reserve(FormatIPv4(pool._first), external=True)
-        pool.Reserve(FormatIPv4(pool._first + pool.size - 1), external=True)
+        for address in pool.Ends():
+            pool.Reserve(address, external=True)
         if network.gateway:
             pool.Reserve(network.gateway, external=True)
         return pool
+
+    def Ends(self) -> tuple[str, str]:
+        """Return the network's own address and its broadcast address, which no machine can have."""
+        return (self._Address(0), self._Address(self.size - 1))
 
     def Network(self) -> objects.Network:
         """Return the network with the bits of this pool."""

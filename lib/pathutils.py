@@ -202,6 +202,7 @@ ADOPTION_RECORD = DATA_DIR + "/adoption-node.json"
 
 # Ours, beside everything 3.1 knows (doc/extensions.rst).
 DATA_EXT_DIR = DATA_DIR + "/ext"
+DATA_EXT_KEPT_DIR = DATA_DIR + "/ext.kept"
 STORE_FILE = DATA_EXT_DIR + "/store.db"
 EXPORT_LOCK_FILE = DATA_EXT_DIR + "/export.lock"
 MIGRATIONS_DIR = DATA_EXT_DIR + "/migrations"
@@ -273,6 +274,7 @@ MASTER_LOCK_FILE = RUN_EXT_DIR + "/master.lock"
 # In 3.1 in LOCK_DIR, where every user of the machine can make or lock them.
 RESTRICTED_COMMANDS_LOCK_FILE = RUN_EXT_DIR + "/restricted-commands.lock"
 SSCONF_LOCK_FILE = RUN_EXT_DIR + "/ssconf.lock"
+SSH_PUB_KEYS_LOCK_FILE = RUN_EXT_DIR + "/ganeti_pub_keys.lock"
 GUEST_LOCKS_DIR = RUN_EXT_DIR + "/guests"
 DISK_OPENINGS_DIR = RUN_EXT_DIR + "/openings"
 MIRRORS_DIR = RUN_EXT_DIR + "/mirrors"

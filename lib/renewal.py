@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from ganeti import _autoconf, errors, pathutils, runtime, x509
@@ -28,12 +28,21 @@ _LIMIT = 1024 * 1024
 
 
 class Secret(NamedTuple):
-    """A secret: the name of its path in ``pathutils``, and whose its file is."""
+    """What there is to know of a secret; whoever acts on secrets goes through them by this.
+
+    ``constant``: name of its path in ``pathutils``; ``user``, ``group``: whose its file is; ``name``: what people call it.
+    ``parameter``, ``option``: of OP_CLUSTER_RENEW_CRYPTO and of the command.  ``join``: its name in the object with which a
+    machine is set up as a node; None for one that each node makes.  ``copied``: ``gnt-cluster redist-conf`` brings it, too.
+    """
 
     constant: str
     user: str
     group: str
     name: str
+    parameter: str
+    option: str
+    join: str | None = None
+    copied: bool = False
 
     @property
     def path(self) -> str:
@@ -41,10 +50,22 @@ class Secret(NamedTuple):
 
 
 SECRETS = {
-    CLUSTER: Secret("NODED_CERT_FILE", _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP, "the cluster certificate"),
-    CONFD: Secret("CONFD_HMAC_KEY", _autoconf.CONFD_USER, _autoconf.MASTERD_GROUP, "the confd HMAC key"),
-}
-CLIENT = Secret("NODED_CLIENT_CERT_FILE", _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP, "the node's certificate")
+    CLUSTER: Secret(
+        "NODED_CERT_FILE", _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP, "cluster certificate",
+        "cluster_certificate", "--new-cluster-certificate", "node_daemon_certificate",
+    ),
+    CONFD: Secret(
+        "CONFD_HMAC_KEY", _autoconf.CONFD_USER, _autoconf.MASTERD_GROUP, "confd HMAC key",
+        "confd_hmac_key", "--new-confd-hmac-key", "hmac_key", copied=True,
+    ),
+}  # fmt: skip
+"""The secrets that all nodes share, in the order in which their options are named."""
+CLIENT = Secret(
+    "NODED_CLIENT_CERT_FILE", _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP, "certificate of the node",
+    "node_certificates", "--new-node-certificates",
+)  # fmt: skip
+ALL = (*SECRETS.values(), CLIENT)
+SSH_OPTION = "--new-ssh-keys"
 FILE_MODE = 0o440
 
 
@@ -82,6 +103,26 @@ def ReadIfThere(path: str) -> bytes | None:
         return None
 
 
+def Copied() -> list[str]:
+    """Return the files that every node gets like others of the cluster."""
+    return [secret.path for secret in SECRETS.values() if secret.copied]
+
+
+def Command(options: Iterable[str]) -> str:
+    """Return the command with these options, as messages name it."""
+    return "'" + " ".join(["gnt-cluster", "renew-crypto", *options]) + "'"
+
+
+def CheckManagesSsh(managed: bool) -> None:
+    """Raise OpPrereqError where a renewal of SSH keys is asked for, and the cluster leaves them alone."""
+    if not managed:
+        raise errors.OpPrereqError(
+            "This cluster does not manage the SSH keys of its nodes, so it cannot renew them",
+            errors.ECODE_STATE,
+            hint=f"leave out {SSH_OPTION}, and replace root's keys on each node as they were made",
+        )
+
+
 # --- what a node reports --------------------------------------------------------------------------------------------------
 
 
@@ -91,6 +132,12 @@ class Held(NamedTuple):
     current: str | None
     next: str | None
     old: str | None
+
+
+def ReadHeld(kind: str) -> Held:
+    """Read this node's three files of a secret."""
+    contents = [ReadIfThere(path) for path in Paths(SECRETS[kind].path)]
+    return Held(*(None if content is None else Digest(kind, content) for content in contents))
 
 
 class Client(NamedTuple):
@@ -127,14 +174,18 @@ def ReadReport(value: Mapping[str, Any]) -> Report | None:
 
 
 class Phase(enum.Enum):
-    """The phases, in order; each begins when every online node has ended the one before."""
+    """The phases, in order, and what each node does in it; each begins when every online node has ended the one before."""
 
-    STAGE = "is given the new secrets, beside those in use"
-    CERTIFY = "makes a new certificate of its own"
-    LIST = "learns to accept old and new certificates of candidates"
+    STAGE = "receives the new secrets, beside those in use"
+    CERTIFY = "makes a new certificate for itself"
+    LIST = "accepts the old and the new certificates of master candidates"
     ACTIVATE = "puts the new ones into use"
-    UNLIST = "accepts only new certificates of candidates"
+    UNLIST = "accepts only the new certificates of master candidates"
     WITHDRAW = "no longer accepts the old secrets"
+
+    @property
+    def number(self) -> str:
+        return f"{list(Phase).index(self) + 1} of {len(Phase)}"
 
 
 class Goal(NamedTuple):
@@ -167,6 +218,21 @@ def Unfinished(own: Held) -> str | None:
     if own.old is not None and own.old != own.current:
         return own.current
     return own.next if own.next != own.current else None
+
+
+def CheckCompleted() -> None:
+    """Raise OpPrereqError while a renewal is not completed, as this node's files tell, which is the master's.
+
+    A machine that joined would know one of two secrets only, and reject nodes that use the other.
+    """
+    found = [secret for kind, secret in SECRETS.items() if Unfinished(ReadHeld(kind)) is not None]
+    if found:
+        raise errors.OpPrereqError(
+            f"The renewal of the {' and the '.join(secret.name for secret in found)} is not completed: a machine that joined"
+            " now would reject some of the nodes",
+            errors.ECODE_STATE,
+            hint=f"run {Command(secret.option for secret in found)} first",
+        )
 
 
 def Next(reports: Mapping[str, Report | None], goal: Goal) -> Step | None:
@@ -204,7 +270,8 @@ def Accepted(reports: Mapping[str, Report | None], goal: Goal) -> tuple[frozense
 
 def _NeedsClient(node: str, has: Report, goal: Goal) -> bool:
     client = has.client
-    if node in goal.renewed and client.current == goal.renewed[node]:
+    # A staged one is put into use with anything else that is: it must be in the list by then, whoever wanted it.
+    if client.next is not None or (node in goal.renewed and client.current == goal.renewed[node]):
         return True
     # A cluster certificate that is not renewed may have been replaced by hand, or be 3.1's: not our business here.
     return CLUSTER in goal.secrets and client.signer != goal.secrets[CLUSTER]

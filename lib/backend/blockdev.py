@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from ganeti import errors, hypervisor, runtime
 from ganeti.backend import transfers, wire
 from ganeti.backend.instance import CheckGone
 from ganeti.params import checks
-from ganeti.storage import base, links, tree
+from ganeti.storage import base, links, paths, tree
 from ganeti.storage.drivers.device import BuildSize
 
 Dict = dict[str, Any]
@@ -20,6 +21,9 @@ _REMOVE_STEP = 3.0
 # Copying a disk has no natural limit; the caller's own time-out is shorter.
 _COPY_SECONDS = 86400.0
 _DD_MISSES_DIRECT = "Invalid argument"
+_SHELL = ["bash", "-o", "errexit", "-o", "pipefail", "-c"]
+# Exit code: the content of a URL is larger than the disk.  Neither curl nor dd nor the shell has it.
+_LARGER = 120
 
 
 def Create(bdev: Dict, size: int, owner: str, on_primary: bool, info: str, exclusive_storage: bool) -> list[Any]:
@@ -199,20 +203,42 @@ def Wipe(bdev: Dict, offset: int, size: int) -> None:
     mib = (device.Dimensions()[0] + base.BLOCK_BYTES - 1) // base.BLOCK_BYTES
     if offset > mib or offset + size > mib:
         raise errors.RpcCallError(f"{device}: cannot wipe {size} MiB from {offset}, it has {mib} MiB")
-    _RunDd(base.BuildWipe(_PathOf(device), offset, size), f"{device}: wiping failed")
+    _CheckWritable(device)
+    _RunDd(device.WipeCommand(offset, size), f"{device}: wiping failed")
 
 
 def Image(bdev: Dict, image: str, size: int) -> None:
     """blockdev_image: fill the disk from a file of this node or a URL; ``size``: MiB there is room for."""
     device = tree.FindOrFail(wire.Disk(bdev))
-    target = _PathOf(device)
+    _CheckWritable(device)
+    FillFromImage(device.ImportCommand(), image, size, f"{device}: cannot be filled from {image}")
+
+
+def FillFromImage(filling: Sequence[str], image: str, mib: int, trouble: str) -> None:
+    """Copy an image, a file or the content of a URL, to where a command of ``dd`` copies standard input; at most ``mib`` MiB.
+
+    RpcCallError, which begins with ``trouble`` where the copying itself fails; then a part may have been written.
+    """
     if checks.IsUrl(image):
-        _Pipe(BuildDownload(image), base.BuildImport(target), f"{device}: cannot be filled from {image}")
+        result = runtime.RunCmd(BuildFill(BuildDownload(image), filling, mib), timeout=_COPY_SECONDS)
+        if result.exit_code == _LARGER:
+            raise errors.RpcCallError(f"{trouble}: it is larger than the disk, which has {mib} MiB")
+        if result.failed:
+            raise errors.RpcCallError(f"{trouble}: {result.fail_reason}")
         return
     try:
-        found = runtime.Stat(image)
+        real = paths.WithoutLinks(image)
+        found = runtime.Stat(real, follow=False)
+    except errors.FileStoragePathError as err:
+        raise errors.RpcCallError(f"Image {image} cannot be used on this node: {err}") from err
     except OSError as err:
         raise errors.RpcCallError(f"Image {image} cannot be used on this node: {err.strerror}") from err
+    _CheckImage(image, real, found, mib)
+    _RunDd(BuildCopy(real, filling, mib), trouble)
+
+
+def _CheckImage(image: str, real: str, found: os.stat_result, mib: int) -> None:
+    """Raise RpcCallError unless what an image really is, is a file that every user may read, and has room on a disk."""
     if not stat.S_ISREG(found.st_mode):
         raise errors.RpcCallError(f"Image {image} is not a regular file; give the path of a file or a URL")
     if not found.st_mode & stat.S_IROTH:
@@ -220,9 +246,16 @@ def Image(bdev: Dict, image: str, size: int) -> None:
         raise errors.RpcCallError(
             f"Image {image} may not be read by every user of this node; if it holds no secrets: chmod o+r {image}"
         )
-    if found.st_size > size * base.BLOCK_BYTES:
-        raise errors.RpcCallError(f"Image {image} has {found.st_size} bytes, the disk only {size} MiB")
-    _RunDd(BuildCopy(image, target), f"{device}: cannot be filled from {image}")
+    folder = os.path.dirname(real)
+    while folder != "/":
+        if not runtime.Stat(folder, follow=False).st_mode & stat.S_IXOTH:
+            raise errors.RpcCallError(
+                f"Image {image} may not be read by every user of this node, as {folder} may not be entered by all; if the image holds"
+                " no secrets, move it to a directory that every user may enter"
+            )
+        folder = os.path.dirname(folder)
+    if found.st_size > mib * base.BLOCK_BYTES:
+        raise errors.RpcCallError(f"Image {image} has {found.st_size} bytes, the disk only {mib} MiB")
 
 
 def Convert(bdev_src: Dict, bdev_dest: Dict) -> None:
@@ -233,34 +266,47 @@ def Convert(bdev_src: Dict, bdev_dest: Dict) -> None:
     _Pipe(source.ExportCommand(), target.ImportCommand(), f"{source}: cannot be copied to {target}")
 
 
-def BuildCopy(source: str, target: str) -> list[str]:
-    return ["dd", f"if={source}", *base.BuildImport(target)[1:]]
+def BuildCopy(source: str, filling: Sequence[str], mib: int) -> list[str]:
+    """Return the command that copies at most ``mib`` MiB of a file to where ``filling``, a command of ``dd``, copies standard input."""
+    # Somebody might exchange the file for a link after it has been looked at.
+    return ["dd", f"if={source}", "iflag=nofollow", f"count={mib}", *filling[1:]]
 
 
 def BuildDownload(url: str) -> list[str]:
     """Return the command that copies the content of a URL to standard output; an error page is a failure."""
-    return ["curl", "--fail", "--silent", "--show-error", "--location", "--connect-timeout", "20", "--", url]
+    options = ["--fail", "--silent", "--show-error", "--location", "--connect-timeout", "20"]
+    # What looks like a pattern is a part of the address; a server must not lead elsewhere than to another server.
+    options += ["--globoff", "--proto", "=http,https,ftp,ftps,tftp"]
+    return ["curl", *options, "--", url]
+
+
+def BuildFill(source: Sequence[str], filling: Sequence[str], mib: int) -> list[str]:
+    """Return the command of a shell that copies at most ``mib`` MiB of what a command writes; exit code ``_LARGER`` if there is more."""
+    left, right = map(_Quoted, (source, [*filling, f"count={mib}"]))
+    more = f'{{ [ "$(head -c 1 | wc -c)" = 0 ] || exit {_LARGER}; }}'
+    return [*_SHELL, f"{left} | {{ {right} && {more}; }}"]
 
 
 def BuildPipe(source: Sequence[str], target: Sequence[str]) -> list[str]:
     """Return the command of a shell that pipes one command into another; the words are quoted for it."""
-    left, right = (" ".join(runtime.ShellQuote(word) for word in argv) for argv in (source, target))
-    return ["bash", "-o", "errexit", "-o", "pipefail", "-c", f"{left} | {right}"]
+    return [*_SHELL, f"{_Quoted(source)} | {_Quoted(target)}"]
 
 
-def _PathOf(device: base.BlockDev) -> str:
+def _Quoted(argv: Sequence[str]) -> str:
+    return " ".join(runtime.ShellQuote(word) for word in argv)
+
+
+def _CheckWritable(device: base.BlockDev) -> None:
     if device.dev_path is None:
         raise errors.RpcCallError(f"{device}: is reachable by its hypervisor only; its content cannot be written here")
-    return device.dev_path
 
 
 def _RunDd(argv: list[str], trouble: str) -> None:
     """Run dd past the cache, or through it where the file system cannot do without."""
     result = runtime.RunCmd(argv, timeout=_COPY_SECONDS)
-    if result.failed and _DD_MISSES_DIRECT in result.stderr and "oflag=direct" in argv:
-        result = runtime.RunCmd(
-            ["oflag=dsync" if word == "oflag=direct" else word for word in argv], timeout=_COPY_SECONDS
-        )
+    if result.failed and _DD_MISSES_DIRECT in result.stderr:
+        through = [word.replace("oflag=direct", "oflag=dsync") for word in argv]
+        result = runtime.RunCmd(through, timeout=_COPY_SECONDS)
     if result.failed:
         raise errors.RpcCallError(f"{trouble}: {result.fail_reason}")
 
@@ -275,11 +321,7 @@ def Sizes(devices: list[str]) -> Dict:
     """bdev_sizes: return {path: MiB} of those that are block devices below /dev."""
     sizes = {}
     for path in devices:
-        try:
-            is_device = stat.S_ISBLK(runtime.Stat(path).st_mode)
-        except OSError:
-            continue
-        if not is_device or not path.startswith("/dev/"):
+        if _DeviceAt(path) is None:
             continue
         result = runtime.RunCmd(BuildSize(path), timeout=30)
         if not result.failed and result.stdout.strip().isdigit():
@@ -287,7 +329,35 @@ def Sizes(devices: list[str]) -> Dict:
     return sizes
 
 
+def Identities(devices: list[str]) -> Dict:
+    """bdev_identities: return {path: [major, minor, real path, in use]} of those that are block devices below /dev.
+
+    Two names of one device have the same numbers.  What a guest has open is not in use as far as the system knows.
+    """
+    found: Dict = {}
+    for path in devices:
+        number = _DeviceAt(path)
+        if number is None:
+            continue
+        try:
+            held = runtime.IsHeld(path)
+        except OSError as err:
+            raise errors.RpcCallError(f"Device {path}: cannot be opened: {err.strerror}") from err
+        found[path] = [os.major(number), os.minor(number), paths.WithoutLinks(path), held]
+    return found
+
+
+def _DeviceAt(path: str) -> int | None:
+    """Return the number of a block device below /dev, links followed; None where there is none."""
+    try:
+        node = runtime.Stat(path)
+    except OSError:
+        return None
+    return node.st_rdev if stat.S_ISBLK(node.st_mode) and path.startswith("/dev/") else None
+
+
 HANDLERS = {
+    "bdev_identities": Identities,
     "bdev_sizes": Sizes,
     "blockdev_addchildren": AddChildren,
     "blockdev_assemble": Assemble,

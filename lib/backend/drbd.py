@@ -44,8 +44,11 @@ def AttachNet(disks: list[Dict], multimaster: bool) -> None:
         return all(states)
 
     if not waiting.Until(connected, _ATTACH_SECONDS, _LONGEST_PAUSE):
-        states = "; ".join(f"{mirror}: {mirror.Connection()}" for mirror in mirrors)
-        raise errors.RpcCallError(f"Mirrors did not connect within {_ATTACH_SECONDS:g} s: {states}")
+        states = "; ".join(f"{mirror} {_Said(mirror.Connection())}" for mirror in mirrors)
+        raise errors.RpcCallError(
+            f"Mirrors did not connect within {_ATTACH_SECONDS:g} s: {states}. Once the nodes reach each other at their"
+            " secondary addresses, 'gnt-instance activate-disks INSTANCE' connects them"
+        )
     if multimaster:
         for mirror in mirrors:
             mirror.Open(exclusive=False)
@@ -59,6 +62,19 @@ def _IsConnected(mirror: base.Mirror, multimaster: bool) -> bool:
     if multimaster:
         return state.connected and state.local_uptodate and state.peer_uptodate
     return state.connected or state.in_resync
+
+
+def _Said(state: base.MirrorState) -> str:
+    """Return for people how far a mirror has come, with the word that /proc/drbd has for it."""
+    if state.standalone:
+        return "is StandAlone: it refused the other side, or was refused; 'dmesg' says why"
+    if state.in_resync:
+        done = "" if state.sync_percent is None else f", {state.sync_percent:g} %"
+        return f"is being filled{done}"
+    if not state.connected:
+        return "waits for the other side (WFConnection)"
+    lacking = [side for side, fine in (("this", state.local_uptodate), ("the other", state.peer_uptodate)) if not fine]
+    return f"is connected, and {' and '.join(lacking) or 'no'} side lacks data"
 
 
 def Follow(disks: list[Dict]) -> None:

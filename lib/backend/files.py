@@ -10,7 +10,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from ganeti import constants, errors, pathutils, runtime, ssconf
+from ganeti import constants, errors, pathutils, renewal, runtime, ssconf
 from ganeti.params import hv
 from ganeti.rpc.encoders import ReadBlob
 from ganeti.rpc.procedures import STORE_OWNS
@@ -30,7 +30,7 @@ def AllowedUploads() -> frozenset[str]:
         pathutils.SPICE_CERT_FILE,
         pathutils.SPICE_CACERT_FILE,
         pathutils.RAPI_USERS_FILE,
-        pathutils.CONFD_HMAC_KEY,
+        *renewal.Copied(),
         pathutils.CLUSTER_DOMAIN_SECRET_FILE,
         pathutils.EXTERNAL_MASTER_SETUP_SCRIPT,
         pathutils.KVM_VIF_BRIDGE,

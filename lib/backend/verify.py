@@ -337,6 +337,21 @@ def _AllowedPaths(value: str, context: Context) -> list[str]:
     return paths.FindForbidden()
 
 
+def _InstanceFiles(value: Mapping[str, Sequence[str]], context: Context) -> dict[str, list[str]]:
+    """Return {directory: names of what is in it} of those directories that have any; each node has directories of its own."""
+    found: dict[str, list[str]] = {}
+    for directory in value.get(context.own_name, ()):
+        try:
+            names = paths.ListFiles(directory)
+        except (errors.FileStoragePathError, OSError) as err:
+            # What is wrong with the directories themselves is another check's business.
+            logging.warning("Files in %s cannot be listed: %s", directory, err)
+            continue
+        if names:
+            found[directory] = names
+    return found
+
+
 def _StoragePath(value: str, context: Context) -> str:
     del context
     problem = paths.CheckUsable(value)
@@ -381,6 +396,7 @@ CHECKS: dict[str, Check] = {
     "os-facts": Check(_OsFacts, vm=True),
     "bridges": Check(_Bridges, vm=True),
     "allowed-file-storage-paths": Check(_AllowedPaths),
+    "instance-files": Check(_InstanceFiles, vm=True),
     "file-storage-path": Check(_StoragePath),
     "shared-file-storage-path": Check(_StoragePath),
     "gluster-storage-path": Check(_MountPoint),

@@ -1,4 +1,4 @@
-"""What happens before there is a master, and without one.
+"""What runs as no job: before there is a master, without one, and with the keys of this node beside one.
 
 ::
 
@@ -8,8 +8,13 @@
     failover               make this node the master                             gnt-cluster master-failover
     destroy                after the last job: stop, clean up                    gnt-cluster destroy
     join                   what a machine needs to become a node                 gnt-node show-join-data, gnt-node add
+    keys                   keys, certificates and the first files of a cluster   gnt-cluster init, renew-crypto
+    releases               the links to the release that is in use               gnt-cluster upgrade, gnt-node add
+    daemons                start, stop and await the daemons of this node
+    calls                  calls to node daemons without an epoch
+    storagedirs            check, and make, what disks of a new cluster lie in   gnt-cluster init
 
-Nothing here runs as a job.  Calls to nodes carry no epoch: only the few procedures that noded accepts without one
+Calls to nodes carry no epoch: only the few procedures that noded accepts without one
 (doc/design-store.rst, 6).
 
 Glossary

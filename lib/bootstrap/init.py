@@ -10,16 +10,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import constants, errors, hosts, objects, params, pathutils, runtime, ssh
+from ganeti import constants, errors, hosts, objects, params, pathutils, runtime, ssh, uidpool
 from ganeti.bootstrap import daemons, keys, storagedirs
 from ganeti.bootstrap.settings import Settings
 from ganeti.cmdlib import masterscript
+from ganeti.cmdlib.cluster import valuechecks
 from ganeti.cmdlib.lvmchecks import MIN_VG_SIZE
-from ganeti.params import be, checks, disk, hv, ipolicy, nd, nic
+from ganeti.config.values import NormalizeMACPrefix
+from ganeti.params import be, disk, hv, ipolicy, nd, nic
 from ganeti.rpc import resolver
 
-_MAC_PREFIX = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){2}")
-_TOOL_NAME = re.compile(r"[-_a-zA-Z0-9]+")
 DEFAULT_VG = "xenvg"
 
 
@@ -51,16 +51,6 @@ def CheckClean() -> None:
                 hint=f"if that cluster is gone, run 'mv {pathutils.DATA_DIR} {pathutils.DATA_DIR}.former' and"
                 f" '{pathutils.ENSURE_DIRS}', then try again",
             )
-
-
-def _CheckChoices(chosen: Sequence[str], known: Sequence[str], what: str) -> None:
-    if not chosen:
-        raise _Prereq(f"At least one {what} must be enabled")
-    wrong = [c for c in chosen if c not in known]
-    if wrong:
-        raise _Prereq(f"Unknown {what}(s) '{', '.join(wrong)}'; known are {', '.join(known)}")
-    if len(set(chosen)) != len(chosen):
-        raise _Prereq(f"The list of enabled {what}s names one twice: {', '.join(chosen)}")
 
 
 def _OwnAddress(settings: Settings) -> hosts.Host:
@@ -106,14 +96,14 @@ def _SecondaryIp(settings: Settings, own: hosts.Host) -> str:
     return settings.secondary_ip
 
 
+def _Family(settings: Settings) -> int:
+    return constants.IP6_FAMILY if settings.primary_ip_version == 6 else constants.IP4_FAMILY
+
+
 def _Netmask(settings: Settings) -> int:
-    highest = 128 if settings.primary_ip_version == 6 else 32
     if settings.master_netmask is None:
-        return highest
-    if not 0 < settings.master_netmask <= highest:
-        raise _Prereq(
-            f"Netmask {settings.master_netmask} is not possible with IPv{settings.primary_ip_version}: 1 to {highest}"
-        )
+        return 128 if _Family(settings) == constants.IP6_FAMILY else 32
+    valuechecks.CheckNetmask(settings.master_netmask, _Family(settings))
     return settings.master_netmask
 
 
@@ -124,10 +114,8 @@ def _Storage(settings: Settings) -> tuple[str | None, str | None]:
     vg_name = settings.vg_name if settings.vg_name is not None else (DEFAULT_VG if lvm else None)
     if lvm and not vg_name:
         raise _Prereq("LVM disk templates are enabled, but the volume group name is empty: give one with --vg-name")
-    if vg_name and not checks.IsVolumeGroupName(vg_name):
-        raise _Prereq(
-            f"'{vg_name[:60]}' is not a valid name of a volume group: only letters, digits and + _ . - are allowed"
-        )
+    if vg_name:
+        valuechecks.CheckVolumeGroup(vg_name)
     if vg_name and lvm:
         storagedirs.CheckVolumeGroup(vg_name, MIN_VG_SIZE)
     helper = settings.drbd_helper
@@ -189,6 +177,7 @@ def _MasterNetdev(settings: Settings) -> str:
     netdev = settings.master_netdev
     if netdev is None:
         netdev = nic.DEFAULT_OVS if ovs else constants.DEFAULT_BRIDGE
+    valuechecks.CheckInterface(netdev)
     if not ovs:
         result = runtime.RunCmd(["ip", "link", "show", "dev", netdev], timeout=30)
         if result.failed:
@@ -199,9 +188,7 @@ def _MasterNetdev(settings: Settings) -> str:
 def _CompressionTools(settings: Settings) -> Sequence[str]:
     if settings.compression_tools is None:
         return ("gzip", "gzip-fast", "gzip-slow")
-    wrong = [t for t in settings.compression_tools if not _TOOL_NAME.fullmatch(t)]
-    if wrong:
-        raise _Prereq(f"Invalid compression tool name '{wrong[0]}'")
+    valuechecks.CheckCompressionTools(settings.compression_tools)
     return settings.compression_tools
 
 
@@ -215,6 +202,18 @@ def _DefaultAllocator(settings: Settings) -> str:
             raise _Prereq(f"Default iallocator '{missing[0]}' is not in {', '.join(pathutils.IALLOCATOR_SEARCH_PATH)}")
         return settings.default_iallocator
     return "hail" if installed("hail") else ""
+
+
+def _SshKeyBits(settings: Settings) -> int:
+    """Return how long SSH keys are to be, after checking that there is such a key."""
+    if settings.ssh_key_type not in ssh.DEFAULT_BITS:
+        raise _Prereq(f"Invalid SSH key type '{settings.ssh_key_type}'; choose from {', '.join(ssh.DEFAULT_BITS)}")
+    if settings.ssh_key_bits is None:
+        return ssh.DEFAULT_BITS[settings.ssh_key_type]
+    problem = ssh.BitsProblem(settings.ssh_key_type, settings.ssh_key_bits)
+    if problem:
+        raise _Prereq(problem)
+    return settings.ssh_key_bits
 
 
 # --- the work ---------------------------------------------------------------------------------------------------------
@@ -241,18 +240,17 @@ def _FirstConfiguration(own: hosts.Host, values: Mapping[str, Any], secondary_ip
 
 def _ClusterValues(settings: Settings) -> dict[str, Any]:
     """Return every field of the cluster object but the master and the keys, after all checks that change nothing."""
-    _CheckChoices(settings.enabled_hypervisors, constants.HYPER_TYPES, "hypervisor")
-    _CheckChoices(settings.enabled_disk_templates, tuple(disk.TEMPLATES), "disk template")
-    if not _MAC_PREFIX.fullmatch(settings.mac_prefix.lower()):
-        raise _Prereq(f"Invalid MAC prefix given '{settings.mac_prefix}'")
-    if settings.ssh_key_type not in ssh.DEFAULT_BITS:
-        raise _Prereq(f"Invalid SSH key type '{settings.ssh_key_type}'; choose from {', '.join(ssh.DEFAULT_BITS)}")
+    valuechecks.CheckChoice("hypervisors", settings.enabled_hypervisors, constants.HYPER_TYPES)
+    valuechecks.CheckChoice("disk templates", settings.enabled_disk_templates, disk.TEMPLATES)
+    for name in ("install_image", "zeroing_image"):
+        valuechecks.CheckImage(name, getattr(settings, name))
+    uidpool.CheckUidPool(settings.uid_pool)
     vg_name, helper = _Storage(settings)
     values: dict[str, Any] = dict(_FillSets(settings, vg_name))
     values.update(
         enabled_hypervisors=list(settings.enabled_hypervisors),
         enabled_disk_templates=list(settings.enabled_disk_templates),
-        mac_prefix=settings.mac_prefix.lower(),
+        mac_prefix=NormalizeMACPrefix(settings.mac_prefix),
         volume_group_name=vg_name,
         drbd_usermode_helper=helper,
         master_netdev=_MasterNetdev(settings),
@@ -265,14 +263,14 @@ def _ClusterValues(settings: Settings) -> dict[str, Any]:
         uid_pool=[list(r) for r in settings.uid_pool],
         default_iallocator=_DefaultAllocator(settings),
         default_iallocator_params=dict(settings.default_iallocator_params),
-        primary_ip_family=constants.IP6_FAMILY if settings.primary_ip_version == 6 else constants.IP4_FAMILY,
+        primary_ip_family=_Family(settings),
         prealloc_wipe_disks=settings.prealloc_wipe_disks,
         install_image=settings.install_image,
         zeroing_image=settings.zeroing_image,
         compression_tools=list(_CompressionTools(settings)),
         enabled_user_shutdown=settings.enabled_user_shutdown,
         ssh_key_type=settings.ssh_key_type,
-        ssh_key_bits=settings.ssh_key_bits or ssh.DEFAULT_BITS[settings.ssh_key_type],
+        ssh_key_bits=_SshKeyBits(settings),
         hv_state_static={k: params.ForceDictType(v, nd.HV_STATE_TABLE) for k, v in settings.hv_state.items()},
         disk_state_static={
             kind: {name: params.ForceDictType(v, nd.DISK_STATE_TABLE) for name, v in by_name.items()}
@@ -297,6 +295,7 @@ def InitCluster(settings: Settings) -> None:
     named = _ClusterAddress(settings)
     secondary_ip = _SecondaryIp(settings, own)
     storage_dirs = storagedirs.Choose(settings)
+    keys.CheckHostKeys()
     daemons.DaemonUtil("stop-all")
     storagedirs.Create(storage_dirs)
     values.update(storage_dirs)

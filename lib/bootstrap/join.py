@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ganeti import _autoconf, errors, hosts, pathutils, runtime, serializer, ssconf, ssh, x509
-from ganeti.bootstrap import daemons, releases
+from ganeti import _autoconf, errors, hosts, joindata, pathutils, renewal, runtime, serializer, ssconf, ssh, x509
+from ganeti.bootstrap import daemons, keys, releases
 from ganeti.bootstrap.calls import BootstrapRunner
 from ganeti.utils.text import Printable
 
@@ -23,32 +23,37 @@ _LIMIT = 1 << 20
 _PROBE_TIMEOUT = 20
 # For several probes, on a slow machine, too.
 _REACHED_WAIT = 60.0
-_LONGEST = 2000
 _HELPER_TIMEOUT = 300
 _HOST_KEY_KINDS = ("rsa", "dsa", "ecdsa")
+# Of ssh, and of the shell at the other end.
+_SSH_FAILED, _NOT_FOUND = 255, 127
+_LONGEST = 2000
+_DEFAULT_PORT = 22
+# By these prepare-node-join recognises a machine that is in the cluster.
+_MEMBERS = ("master_node", "node_primary_ips")
 
 
 def JoinData(node: str) -> dict[str, Any]:
     """Return the object that ``node-daemon-setup`` reads on the machine ``node``.
 
-    It holds the cluster's private key: it must travel over a channel that the administrator trusts.
+    It holds the cluster's private key: it must travel over a channel that the administrator trusts.  Raises OpPrereqError
+    where a file cannot be read, and while a renewal of keys is not completed.
     """
     store = ssconf.SimpleStore()
     host = hosts.Lookup(node)
     try:
-        server_pem = runtime.ReadText(pathutils.NODED_CERT_FILE, _LIMIT)
-        hmac_key = runtime.ReadText(pathutils.CONFD_HMAC_KEY, _LIMIT)
+        renewal.CheckCompleted()
+        shared = [(secret.join, runtime.ReadText(secret.path, _LIMIT)) for secret in renewal.SECRETS.values()]
     except PermissionError as err:
         raise errors.OpPrereqError(f"{err.filename} can be read by root only", errors.ECODE_ENVIRON) from err
     except FileNotFoundError as err:
         raise errors.OpPrereqError(f"{err.filename} is missing on this node", errors.ECODE_STATE) from err
     return {
-        "cluster_name": store.GetClusterName(),
-        "node_daemon_certificate": server_pem,
-        "hmac_key": hmac_key,
-        "ssconf": store.ReadAll(),
-        "start_node_daemon": True,
-        "node_name": host.name,
+        joindata.CLUSTER_NAME: store.GetClusterName(),
+        **{name: text for name, text in shared if name is not None},
+        joindata.SSCONF: store.ReadAll(),
+        joindata.START: True,
+        joindata.NODE_NAME: host.name,
     }
 
 
@@ -78,7 +83,7 @@ def SetUpNode(machine: Machine, root_key: tuple[str, int] | None, tell: Callable
     program there did not run to its end, OpExecError afterwards.
     """
     join = JoinData(machine.name)
-    cluster = join["cluster_name"]
+    cluster = join[joindata.CLUSTER_NAME]
     if root_key is None:
         tell(f"Starting the node daemon on {machine.name} over SSH")
         _AtTerminal(machine, pathutils.NODE_DAEMON_SETUP, join)
@@ -103,36 +108,75 @@ def SetUpNode(machine: Machine, root_key: tuple[str, int] | None, tell: Callable
 
 def _PrepareData(machine: Machine, join: dict[str, Any], key_type: str, key_bits: int) -> dict[str, Any]:
     """Return the object that ``prepare-node-join`` reads: no private key but those of the SSH daemon leaves this node."""
-    host_keys = []
-    for kind in _HOST_KEY_KINDS:
-        paths = pathutils.SshHostKey(kind)
-        if all(runtime.Exists(path) for path in paths):
-            host_keys.append([kind, *(runtime.ReadText(path, _LIMIT) for path in paths)])
-    known = ssh.ReadNodeKeys()
+    host_keys = _HostKeys(join[joindata.CLUSTER_NAME])
+    known = _KnownKeys()
     # The key that it had as a node before must not be accepted again.
     candidates = set(_CandidateUuids(join)) - {machine.uuid}
     authorized = {uuid: keys for uuid, keys in known.items() if uuid in candidates}
-    own = ssh.ReadIfThere(ssh.UserKeyFiles(key_type)[1]).strip()
+    own = ssh.ReadUserKey(key_type)
     if not own:
         raise errors.OpPrereqError(
             f"Root of this node has no SSH key of type {key_type} in {ssh.UserKeyFiles(key_type)[1]}",
             errors.ECODE_STATE,
             hint=f"copy it from another master candidate; 'gnt-node show-join-data {machine.name}' is the way without SSH",
         )
-    if not any(ssh.SameKey(own, key) for keys in authorized.values() for key in keys):
+    if not any(ssh.HasKey(own, keys) for keys in authorized.values()):
         authorized["master"] = [own]
     return {
-        "cluster_name": join["cluster_name"],
-        "node_daemon_certificate": x509.CertificateOnly(join["node_daemon_certificate"]),
-        "ssh_host_key": host_keys,
-        "authorized_keys": authorized,
-        "ssh_key_type": key_type,
-        "ssh_key_bits": key_bits,
+        joindata.CLUSTER_NAME: join[joindata.CLUSTER_NAME],
+        joindata.CERTIFICATE: x509.CertificateOnly(join[joindata.CERTIFICATE]),
+        joindata.NODE_NAME: join[joindata.NODE_NAME],
+        joindata.SSCONF: {name: join[joindata.SSCONF][name] for name in _MEMBERS if name in join[joindata.SSCONF]},
+        joindata.HOST_KEYS: host_keys,
+        joindata.AUTHORIZED: authorized,
+        joindata.KEY_TYPE: key_type,
+        joindata.KEY_BITS: key_bits,
     }
 
 
+def _KnownKeys() -> dict[str, list[str]]:
+    try:
+        return ssh.ReadNodeKeys()
+    except errors.SshUpdateError as err:
+        raise errors.OpPrereqError(f"The list of SSH keys is damaged: {err}", errors.ECODE_ENVIRON) from err
+
+
+def _HostKeys(cluster: str) -> list[list[str]]:
+    """Return this node's host keys as ``[kind, private, public]``; OpPrereqError unless they are the cluster's.
+
+    A machine with others would be reached by no node, and neither is this one.
+    """
+    expected = keys.ReadKnownHosts(cluster)
+    found: list[list[str]] = []
+    known: list[str] = []
+    for kind in _HOST_KEY_KINDS:
+        paths = pathutils.SshHostKey(kind)
+        if not all(runtime.Exists(path) for path in paths):
+            continue
+        private, public = (runtime.ReadText(path, _LIMIT) for path in paths)
+        shared = [key for key in expected if key.split()[0] == (public.split() or [""])[0]]
+        if shared and not any(ssh.SameKey(key, public) for key in shared):
+            raise _NotTheCluster(f"The SSH host key of this node ({paths[1]}) is not that of the cluster")
+        if shared:
+            known.append(kind)
+        found.append([kind, private, public])
+    if not known:
+        raise _NotTheCluster(f"No SSH host key of this node is in {pathutils.SSH_KNOWN_HOSTS_FILE}")
+    return found
+
+
+def _NotTheCluster(text: str) -> errors.OpPrereqError:
+    private, public = pathutils.SshHostKey("rsa")
+    return errors.OpPrereqError(
+        text,
+        errors.ECODE_STATE,
+        hint=f"copy {private} and {public} from another node or a backup, then run '{pathutils.DAEMON_UTIL} reload-ssh-keys';"
+        " no node reaches this one by SSH meanwhile",
+    )
+
+
 def _CandidateUuids(join: dict[str, Any]) -> list[str]:
-    lines = join["ssconf"].get("master_candidates_certs", "").splitlines()
+    lines = join[joindata.SSCONF].get("master_candidates_certs", "").splitlines()
     return [line.partition("=")[0] for line in lines]
 
 
@@ -154,9 +198,13 @@ def _AtTerminal(machine: Machine, program: str, data: dict[str, Any]) -> None:
         raise errors.OpPrereqError(
             f"{program} did not run to its end on {machine.name} as {login}: exit code {code}, the reason is above",
             errors.ECODE_ENVIRON,
-            hint=f"'ssh {login}' must log in from here, and this release be installed there; '--no-ssh-key-check' accepts a"
+            hint=f"'ssh {_PortOption(machine)}{login}' must log in from here, and this release be installed there; '--no-ssh-key-check' accepts a"
             f" host key that is not known; 'gnt-node show-join-data {machine.name}' is the way without SSH",
         )
+
+
+def _PortOption(machine: Machine) -> str:
+    return "" if machine.ssh_port == _DEFAULT_PORT else f"-p {machine.ssh_port} "
 
 
 def _TakePublicKey(machine: Machine, key_type: str, cluster: str) -> None:
@@ -179,9 +227,27 @@ def _TakePublicKey(machine: Machine, key_type: str, cluster: str) -> None:
         daemons.WaitFor(answers, what, _REACHED_WAIT)
     except errors.OpExecError as err:
         raise errors.OpExecError(f"{err}: {last}", hint=f"repair it; {_Again(machine)}") from err
-    known = ssh.ReadNodeKeys()
-    known[machine.name] = [ssh.CheckKeyLine(found[0])]
-    ssh.WriteNodeKeys(known)
+    _FileKey(machine, found[0])
+
+
+def _FileKey(machine: Machine, shown: str) -> None:
+    """File what the machine sent as its key; OpExecError if it is none, or belongs to somebody else."""
+    names = {machine.name, machine.uuid or machine.name}
+
+    def change(known: dict[str, list[str]]) -> ssh.KeysByNode:
+        key = ssh.CheckKeyLine(shown)
+        problem = ssh.ClaimProblem(key, known, names)
+        if problem is not None:
+            raise errors.SshUpdateError(problem)
+        return {**known, machine.name: [key]}
+
+    try:
+        ssh.ChangeNodeKeys(change)
+    except errors.SshUpdateError as err:
+        raise errors.OpExecError(
+            f"The SSH key that machine {machine.name} sent cannot be used: {err}",
+            hint=f"find out who made it send that; {_Again(machine)}",
+        ) from err
 
 
 def _Batch(machine: Machine, cluster: str, program: str, data: dict[str, Any]) -> None:
@@ -190,9 +256,9 @@ def _Batch(machine: Machine, cluster: str, program: str, data: dict[str, Any]) -
     argv = ssh.BuildCommand(machine.name, command, cluster, machine.ssh_port)
     result = runtime.RunCmd(argv, stdin=serializer.Dump(data), timeout=_HELPER_TIMEOUT)
     if result.failed:
+        repair = "install this release there" if result.exit_code == _NOT_FOUND else "repair what it names"
         raise errors.OpExecError(
-            f"{program} failed on {machine.name}: {_Reason(result)}",
-            hint=f"repair what it names; {_Again(machine)}",
+            f"{program} failed on {machine.name}: {_Reason(result)}", hint=f"{repair}; {_Again(machine)}"
         )
 
 
@@ -202,5 +268,10 @@ def _Again(machine: Machine) -> str:
 
 
 def _Reason(result: runtime.RunResult) -> str:
-    """Return what was said: the command line is long and says nothing."""
-    return Printable(result.stderr.strip()[-_LONGEST:], "\n") or result.fail_reason if result.failed else ""
+    """Return what was said last: the command line is long, and ssh says in its last line what all the others are about."""
+    if not result.failed:
+        return ""
+    said = result.stderr.strip().splitlines()
+    if said and result.exit_code == _SSH_FAILED:
+        said = said[-1:]
+    return Printable("\n".join(said)[-_LONGEST:], "\n") or result.fail_reason

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ganeti import _autoconf, errors, objects, pathutils, runtime, ssconf, ssh, x509
+from ganeti import _autoconf, errors, objects, pathutils, renewal, runtime, ssconf, ssh, x509
 from ganeti.daemon import users
 
 _LIMIT = 1 << 20
@@ -25,10 +25,23 @@ def _ReadHostKey(kind: str) -> str | None:
     return words[1]
 
 
-def HostKeys() -> dict[str, str]:
-    """Return the public host keys as fields of the cluster object.
+def _PublicHostKeys() -> dict[str, str]:
+    return {name: key for kind, name in _HOST_KEY_TYPES.items() if (key := _ReadHostKey(kind)) is not None}
 
-    A node of a virtual cluster has host keys of its own, made here when absent; elsewhere at least one must be there.
+
+def CheckHostKeys() -> None:
+    """Raise OpPrereqError unless this machine has a host key that a cluster can have, or gets one from ``HostKeys``."""
+    if not _PublicHostKeys() and not pathutils.IsVirtual():
+        raise errors.OpPrereqError(
+            f"There is neither an RSA nor a DSA host key in {pathutils.SSH_CONFIG_DIR}; make one with ssh-keygen -A",
+            errors.ECODE_ENVIRON,
+        )
+
+
+def HostKeys() -> dict[str, str]:
+    """Return the public host keys as fields of the cluster object, after ``CheckHostKeys``.
+
+    A node of a virtual cluster has host keys of its own, made here when absent.
     """
     if pathutils.IsVirtual() and _ReadHostKey("rsa") is None:
         private, _ = pathutils.SshHostKey("rsa")
@@ -36,14 +49,8 @@ def HostKeys() -> dict[str, str]:
         result = runtime.RunCmd(ssh.BuildKeygen("rsa", 2048, private), timeout=120)
         if result.failed:
             raise errors.OpExecError(f"Could not make the SSH host key {private}: {result.fail_reason}")
-    found = {name: key for kind, name in _HOST_KEY_TYPES.items() if (key := _ReadHostKey(kind)) is not None}
-    if not found:
-        raise errors.OpPrereqError(
-            f"There is neither an RSA nor a DSA host key in {pathutils.SSH_CONFIG_DIR}; make one with ssh-keygen -A",
-            errors.ECODE_ENVIRON,
-        )
     # 3.1 always has this field.
-    return {"rsahostkeypub": "", **found}
+    return {"rsahostkeypub": "", **_PublicHostKeys()}
 
 
 def MakeRootKey(kind: str, bits: int) -> str:
@@ -61,6 +68,12 @@ def KnownHosts(cluster: objects.Cluster) -> str:
     return "".join(lines)
 
 
+def ReadKnownHosts(cluster_name: str) -> list[str]:
+    """Return the host keys of the cluster as this node's ``known_hosts`` has them: ``TYPE KEY`` each."""
+    lines = [line.split() for line in ssh.ReadIfThere(pathutils.SSH_KNOWN_HOSTS_FILE).splitlines()]
+    return [" ".join(words[1:3]) for words in lines if len(words) > 2 and cluster_name in words[0].split(",")]
+
+
 def _Write(path: str, text: str, mode: int, user: str, group: str) -> None:
     runtime.WriteFile(path, text, mode=mode, uid=users.UserId(user), gid=users.GroupId(group))
 
@@ -73,7 +86,10 @@ def _WriteOnce(path: str, text: str, mode: int, user: str, group: str) -> None:
 
 def WriteMissing() -> None:
     """Write the keys and certificates, other than those of the nodes, that a cluster needs and does not have."""
-    _WriteOnce(pathutils.CONFD_HMAC_KEY, x509.NewSecret() + "\n", 0o440, _autoconf.CONFD_USER, _autoconf.MASTERD_GROUP)
+    for kind, secret in renewal.SECRETS.items():
+        # The cluster certificate is older than the first file of a cluster; new ones are renewal's business.
+        if kind != renewal.CLUSTER:
+            _WriteOnce(secret.path, renewal.Make(kind), renewal.FILE_MODE, secret.user, secret.group)
     _WriteOnce(
         pathutils.CLUSTER_DOMAIN_SECRET_FILE,
         x509.NewSecret() + "\n",

@@ -1,4 +1,4 @@
-"""Storage that a new cluster will use: found, or made, before the first configuration is written."""
+"""Storage that a new cluster will use: volume group, DRBD and directories are checked, and directories made."""
 
 from __future__ import annotations
 

@@ -183,7 +183,8 @@ def _GroupProblems(root: Snapshot, group: NodeGroup) -> Iterator[str]:
     yield from ipolicy.SyntaxProblems(group.ipolicy, is_group=True)
     yield from _Checked("ndparams", group.ndparams, nd.TABLE, nd.SyntaxProblems)
     for template, values in group.diskparams.items():
-        yield from _DiskParamProblems(template, values)
+        # Each value is fine by itself in some that do not go together.
+        yield from _DiskParamProblems(template, {**root.cluster.diskparams.get(template, {}), **values})
     for uuid, values in group.networks.items():
         if uuid not in root.networks:
             yield f"network {uuid} does not exist"

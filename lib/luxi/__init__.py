@@ -7,7 +7,8 @@
 
 ``methods`` is the table of what can be asked, ``protocol`` the bytes, ``pending`` an answer that comes later,
 ``pieces`` keeps large messages from stopping the world.  ``client`` is light to import: programs start with it;
-``asyncclient`` is for ganeti-rapi, which has an event loop.
+``asyncclient`` is for ganeti-rapi, which has an event loop.  ``peer`` tells who listens at the other end, ``events`` has the
+words of ``WaitForEvents``.
 
 Glossary
 

@@ -23,7 +23,8 @@ from ganeti.ht import (
 
 TDiskTemplate = TElemOf(constants.DISK_TEMPLATES)
 THypervisor = TElemOf(constants.HYPER_TYPES)
-TStorageType = TElemOf(("file", "sharedfile", "gluster", "lvm-pv", "lvm-vg", "diskless", "blockdev", "rados", "ext"))
+# What the templates say, which programs that send opcodes do not load (test_tables).
+TStorageType = TElemOf(("blockdev", "diskless", "ext", "file", "gluster", "lvm-pv", "lvm-vg", "rados", "sharedfile"))
 TFileDriver = TElemOf(constants.FILE_DRIVERS)
 TCreationMode = TElemOf(("create", "import", "remote-import"))
 TRebootType = TElemOf(("soft", "hard", "full"))

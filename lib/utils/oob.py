@@ -38,6 +38,20 @@ def CommandLine(program: str, command: str, node: str) -> str:
     return " ".join(map(runtime.ShellQuote, (program, command, node)))
 
 
+def MasterRefusal(program: str, command: str, node: str) -> errors.OpPrereqError:
+    """Return the refusal to switch off or reset the master node; ``program`` is empty if it has none."""
+    if program:
+        more = f"run '{CommandLine(program, command, node)}' if you want to operate on the master regardless"
+    else:
+        by_hand = "poweroff" if command == POWER_OFF else "reboot"
+        more = f"it does not support out-of-band operations; '{by_hand}' on it does that by hand"
+    return errors.OpPrereqError(
+        f"Operating on the master node {node} is not allowed for {command}; {more}",
+        errors.ECODE_INVAL,
+        hint="'gnt-cluster master-failover' on another node makes that one the master",
+    )
+
+
 def Run(program: str, command: str, node: str, timeout: float) -> Any:
     """Run a program and return its output as JSON, None when there is none; raise OpExecError with the next step."""
     problem = programs.Problem(program)
@@ -50,13 +64,13 @@ def Run(program: str, command: str, node: str, timeout: float) -> Any:
     result = runtime.RunCmd([program, command, node], timeout=timeout)
     if result.timeout is not None:
         raise errors.OpExecError(
-            f"'{typed}' did not end within {timeout:g} seconds, and was killed; whether it had an effect is not known"
-            f"{_Said(result.output)}; run it by hand to see what it waits for, or allow more time with --oob-timeout"
+            f"'{typed}' did not end within {timeout:g} seconds and was killed ({_Said(result.output)}); whether it had an"
+            " effect is not known; run it by hand to see what it waits for, or allow more time with --oob-timeout"
         )
     if result.failed:
         how = f"signal {result.signal}" if result.exit_code is None else f"exit code {result.exit_code}"
         cause = result.fail_reason if result.exit_code in (126, 127) and not result.output else how
-        raise errors.OpExecError(f"'{typed}' failed: {cause}{_Said(result.output)}; run it by hand to see more")
+        raise errors.OpExecError(f"'{typed}' failed: {cause} ({_Said(result.output)}); run it by hand to see more")
     if result.truncated or len(result.stdout) > _MAX_OUTPUT:
         raise errors.OpExecError(
             f"'{typed}' printed more than {_MAX_OUTPUT >> 10} KiB, which is not a valid answer; repair the program"
@@ -66,16 +80,16 @@ def Run(program: str, command: str, node: str, timeout: float) -> Any:
     try:
         return serializer.Load(result.stdout)
     except errors.ParseError as err:
-        raise errors.OpExecError(f"'{typed}' printed something that is not valid JSON{_Said(result.stdout)}") from err
+        raise errors.OpExecError(f"'{typed}' did not print valid JSON ({_Said(result.stdout)})") from err
 
 
 def _Said(text: str) -> str:
     """Return the end of what a program printed, where its complaint stands."""
     text = text.strip()
     if not text:
-        return ", and printed nothing"
+        return "it printed nothing"
     more = "[...] " if len(text) > _MAX_SHOWN else ""
-    return f", and printed: {more}{text[-_MAX_SHOWN:]}"
+    return f"it printed: {more}{text[-_MAX_SHOWN:]}"
 
 
 def AnswerProblem(command: str, answer: Any) -> str | None:

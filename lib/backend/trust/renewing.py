@@ -13,7 +13,7 @@ from ganeti.rpc.encoders import ReadBlob
 
 def Look() -> dict[str, Any]:
     """Return digests of what this node uses, and of what it accepts; see ``renewal.ReadReport``."""
-    secrets = {kind: [_DigestOf(kind, path) for path in renewal.Paths(secret.path)] for kind, secret in SECRETS.items()}
+    secrets = {kind: list(renewal.ReadHeld(kind)) for kind in SECRETS}
     clients = [renewal.ReadIfThere(path) for path in renewal.Paths(CLIENT.path)[:2]]
     return {
         "secrets": secrets,
@@ -46,17 +46,32 @@ def Stage(kind: str, content: Sequence[Any]) -> None:
     _Write(SECRETS[kind], SECRETS[kind].path + NEXT, data)
 
 
-def Certify() -> None:
-    """Make a certificate of this node beside the one in use, signed with the cluster certificate that is staged, if any.
+def Certify(authority: str | None) -> None:
+    """Make a certificate of this node beside the one in use; its key never leaves the node.
 
-    Its key never leaves the node.  One that is there already is kept.
+    ``authority``: digest of the cluster certificate that signs it, staged or in use; None: the one in use.  A certificate
+    that is there already and was signed with that one is kept.
     """
-    server = SECRETS[CLUSTER].path
-    authority = renewal.ReadIfThere(server + NEXT) or runtime.ReadFile(server)
+    signer = _Authority(authority)
     staged = renewal.ReadIfThere(CLIENT.path + NEXT)
-    if staged is None or not x509.IsSignedBy(staged, authority, CLIENT.path):
-        pem = x509.MakeClientPem(authority.decode("utf-8", "replace"), hosts.OwnName())
+    if staged is None or not x509.IsSignedBy(staged, signer, CLIENT.path):
+        pem = x509.MakeClientPem(signer.decode("utf-8", "replace"), hosts.OwnName())
         _Write(CLIENT, CLIENT.path + NEXT, pem.encode())
+
+
+def _Authority(digest: str | None) -> bytes:
+    path = SECRETS[CLUSTER].path
+    if digest is None:
+        return runtime.ReadFile(path)
+    for name in (path + NEXT, path):
+        pem = renewal.ReadIfThere(name)
+        if pem is not None and renewal.Digest(CLUSTER, pem) == digest:
+            return pem
+    raise errors.RpcCallError(_NotReceived(CLUSTER))
+
+
+def _NotReceived(kind: str) -> str:
+    return f"This node has not received the {SECRETS[kind].name} that all nodes are to use"
 
 
 def Activate(digests: Mapping[str, str]) -> None:
@@ -72,7 +87,14 @@ def Activate(digests: Mapping[str, str]) -> None:
         raise errors.RpcCallError(
             "The staged certificate of this node is not signed with the cluster certificate in use"
         )
+    if _IsListed(runtime.ReadFile(CLIENT.path)) and not _IsListed(staged):
+        # A candidate that used it would be locked out of every node.
+        raise errors.RpcCallError("The staged certificate of this node is not in the list of accepted ones")
     runtime.Rename(CLIENT.path + NEXT, CLIENT.path)
+
+
+def _IsListed(pem: bytes) -> bool:
+    return x509.Digest(pem, CLIENT.path) in ssconf.SimpleStore().GetMasterCandidatesCertMap().values()
 
 
 def _ActivateSecret(kind: str, digest: str) -> None:
@@ -80,17 +102,17 @@ def _ActivateSecret(kind: str, digest: str) -> None:
     if _DigestOf(kind, secret.path) == digest:
         return
     if _DigestOf(kind, secret.path + NEXT) != digest:
-        raise errors.RpcCallError(f"This node was not given {secret.name} that it shall use")
+        raise errors.RpcCallError(_NotReceived(kind))
     # At no moment is what was in use not accepted.
     _Write(secret, secret.path + OLD, runtime.ReadFile(secret.path))
     runtime.Rename(secret.path + NEXT, secret.path)
 
 
 def Withdraw(digests: Mapping[str, str]) -> None:
-    """Accept nothing any more but what is in use, where that has the given digest."""
+    """Remove the staged and the replaced secrets, so that only those in use are accepted; these must have the digests."""
     for kind, digest in digests.items():
         if kind not in SECRETS or _DigestOf(kind, SECRETS[kind].path) != digest:
-            raise errors.RpcCallError(f"This node does not use the secret '{kind:.40}' that it shall keep")
+            raise errors.RpcCallError(f"This node does not use the secret '{kind:.40}' that is to stay")
     paths = [SECRETS[kind].path + suffix for kind in digests for suffix in (NEXT, OLD)]
     runtime.RemoveFiles([CLIENT.path + NEXT, *paths])
 

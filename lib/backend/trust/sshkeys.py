@@ -11,11 +11,11 @@ Each answers [[node, error]] of the nodes that could not be changed; one that fa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from ganeti import errors, pathutils, runtime, serializer, ssconf, ssh, x509
-from ganeti.backend.trust.sshcheck import SshPort
+from ganeti.backend.trust.sshcheck import Reason, SshPort
 
 _TIMEOUT = 120
 # Seconds for files of a new configuration to follow it, and between two looks.
@@ -36,22 +36,25 @@ def _IsOnline(store: ssconf.SimpleStore, name: str) -> bool:
 class Others:
     """The other nodes that are online, and the failures with them.
 
-    ``expected``: a node that has just been added, or is online again; the files that say so may follow in a moment.
+    ``expected``: names of nodes that are online in the configuration; the files that say so may follow in a moment.  One that
+    they do not list in time is a failure.
     """
 
-    def __init__(self, expected: str | None = None) -> None:
+    def __init__(self, expected: Collection[str] = ()) -> None:
         store = ssconf.SimpleStore()
         deadline = runtime.Monotonic() + _FILES_WITHIN
-        while expected is not None and not _IsOnline(store, expected) and runtime.Monotonic() < deadline:
+        while not all(_IsOnline(store, name) for name in expected) and runtime.Monotonic() < deadline:
             runtime.Sleep(_STEP)
             store = ssconf.SimpleStore()
         self.cluster_name = store.GetClusterName()
         self.own_name = store.GetMasterNode()
         self.names = [name for name in store.GetOnlineNodeList() if name != self.own_name]
         self._certificate = x509.CertificateOnly(runtime.ReadFile(pathutils.NODED_CERT_FILE, _PEM_LIMIT))
-        self.failures: Failures = []
-        if expected is not None and not _IsOnline(store, expected):
-            self.failures.append([expected, "the ssconf files of the master do not list it as online yet"])
+        self.failures: Failures = [
+            [name, "the ssconf files of the master do not list it as online yet"]
+            for name in expected
+            if not _IsOnline(store, name)
+        ]
 
     def Update(self, names: Iterable[str], **changes: Any) -> None:
         """Run ssh-update on nodes; those that fail are remembered."""
@@ -77,9 +80,7 @@ class Others:
         argv = ssh.BuildCommand(name, command, self.cluster_name, SshPort(name))
         result = runtime.RunCmd(argv, stdin=stdin, timeout=_TIMEOUT)
         if result.failed:
-            # The command line is long and its words are known: only its end is telling.
-            reason = (result.stderr.strip().splitlines() or [f"exit code {result.exit_code}"])[-1]
-            raise errors.SshUpdateError(f"SSH keys of node {name} could not be changed: {reason}")
+            raise errors.SshUpdateError(f"SSH keys of node {name} could not be changed: {Reason(result)}")
         return result.stdout
 
 
@@ -101,10 +102,19 @@ def AddNodeKeys(
     to_public_keys: bool,
     get_public_keys: bool,
 ) -> Failures:
-    """Distribute a node's keys to the nodes; ``get_public_keys``: and all others' keys to that node."""
-    others = Others(node_name)
-    known = ssh.ReadNodeKeys()
-    keys = _TakeKeys(known, node_uuid, node_name)
+    """Distribute a node's keys to the nodes; ``get_public_keys``: and all others' keys to that node.
+
+    Those of a node that cannot become a candidate are on nobody's list.
+    """
+    others = Others([node_name])
+    listed = to_public_keys or node_name in potential_master_candidates
+    keys: list[str] = []
+
+    def change(known: dict[str, list[str]]) -> ssh.KeysByNode:
+        keys[:] = _TakeKeys(known, node_uuid, node_name)
+        return known if listed else {uuid: lines for uuid, lines in known.items() if uuid != node_uuid}
+
+    known = ssh.ChangeNodeKeys(change)
     if not keys:
         raise errors.RpcCallError(
             f"No SSH key of node {node_name} ({node_uuid}) is known in {pathutils.SSH_PUB_KEYS_FILE}; add"
@@ -113,8 +123,6 @@ def AddNodeKeys(
     own = {node_uuid: keys}
     if to_authorized_keys:
         ssh.AuthorizeKeys(keys)
-    if to_public_keys:
-        ssh.WriteNodeKeys(known)
     for name in others.names:
         if name != node_name:
             tell = to_public_keys and name in potential_master_candidates
@@ -144,18 +152,24 @@ def RemoveNodeKeys(
     ``readd``: the node is about to come back with other keys; it does not matter if none are known now.
     """
     others = Others()
-    known = ssh.ReadNodeKeys()
-    # One that comes back has put its new keys under its name already.
-    keys = list(known.get(node_uuid, ()) if readd else _TakeKeys(known, node_uuid, node_name))
-    if not keys and not readd and (from_authorized_keys or from_public_keys):
-        others.failures.append([node_name, f"no SSH key of node {node_name} is known, so none was removed"])
-    candidates = {uuid: known[uuid] for uuid in master_candidate_uuids if uuid in known and uuid != node_uuid}
+    keys: list[str] = []
+    candidates: dict[str, list[str]] = {}
+
+    def change(known: dict[str, list[str]]) -> ssh.KeysByNode:
+        # One that comes back has put its new keys under its name already.
+        recorded = known.get(node_uuid, []) if readd else _TakeKeys(known, node_uuid, node_name)
+        keys[:] = _OnlyItsOwn(others, known, recorded, node_uuid, node_name)
+        if not recorded and not readd and (from_authorized_keys or from_public_keys):
+            others.failures.append([node_name, f"no SSH key of node {node_name} is known, so none was removed"])
+        candidates.update({uuid: known[uuid] for uuid in master_candidate_uuids if uuid in known and uuid != node_uuid})
+        if from_public_keys or clear_public_keys:
+            known.pop(node_uuid, None)
+        return known
+
+    ssh.ChangeNodeKeys(change)
     own = {node_uuid: keys}
     if from_authorized_keys and keys:
         ssh.ForbidKeys(keys)
-    if from_public_keys:
-        known.pop(node_uuid, None)
-        ssh.WriteNodeKeys(known)
     for name in others.names:
         if name != node_name:
             tell = from_public_keys and name in potential_master_candidates
@@ -173,6 +187,22 @@ def RemoveNodeKeys(
     return others.failures
 
 
+def _OnlyItsOwn(
+    others: Others, known: ssh.KeysByNode, keys: Sequence[str], node_uuid: str, node_name: str
+) -> list[str]:
+    """Return the keys that nobody else has: a node that has filed another's key as its own must not lock that one out."""
+    own = []
+    for key in keys:
+        problem = ssh.ClaimProblem(key, known, (node_uuid, node_name))
+        if problem is None:
+            own.append(key)
+        else:
+            others.failures.append(
+                [node_name, f"a key on record as that of node {node_name} stays accepted: {problem}"]
+            )
+    return own
+
+
 # Looking (node_verify)
 
 
@@ -181,13 +211,17 @@ def VerifySetup(nodes: Sequence[Sequence[Any]], key_type: str, own_name: str) ->
     own = next((row for row in nodes if row[1] == own_name), None)
     if own is None:
         return [f"This node ({own_name}) is missing in the list of nodes to check SSH keys of"]
-    advice = f"set the node up again with 'gnt-node add --readd {own_name}'"
+    advice = _WayOut(own_name)
     path = pathutils.SSH_PUB_KEYS_FILE
     if not own[3]:
-        return [f"{path} should not exist on a node that cannot become a candidate"] if runtime.Exists(path) else []
+        told = f"{path} should not exist on a node that cannot become a candidate; delete it there"
+        return [told] if runtime.Exists(path) else []
     if not runtime.Exists(path):
         return [f"The public key file {path} does not exist; {advice}"]
-    known = ssh.ReadNodeKeys()
+    try:
+        known = ssh.ReadNodeKeys()
+    except errors.SshUpdateError as err:
+        return [str(err)]
     problems = _MissingNodes(nodes, known)
     several = [row[1] for row in nodes if len(known.get(row[0], ())) > 1]
     if several:
@@ -195,34 +229,47 @@ def VerifySetup(nodes: Sequence[Sequence[Any]], key_type: str, own_name: str) ->
             f"{path} has several keys of {', '.join(several)}; 'gnt-cluster renew-crypto --new-ssh-keys' leaves the new ones"
         )
     public = ssh.UserKeyFiles(key_type)[1]
-    line = ssh.ReadIfThere(public).strip()
+    line = ssh.ReadUserKey(key_type)
     if not line:
         problems.append(f"There is no SSH key of type {key_type} in {public}; {advice}")
-    elif not any(ssh.SameKey(line, other) for other in known.get(own[0], [])):
+    elif not ssh.HasKey(line, known.get(own[0], [])):
         problems.append(f"The key in {public} is not the one that {path} has for this node; {advice}")
     return problems + _WrongLogins(nodes, known, own_name)
+
+
+def _WayOut(own_name: str) -> str:
+    if ssconf.SimpleStore().IsMaster():
+        return "'gnt-cluster renew-crypto --new-ssh-keys' gives the master, which cannot be added again, a new one"
+    return f"set the node up again with 'gnt-node add --readd {own_name}'"
 
 
 def _MissingNodes(nodes: Sequence[Sequence[Any]], known: ssh.KeysByNode) -> list[str]:
     path = pathutils.SSH_PUB_KEYS_FILE
     expected = {row[0]: row[1] for row in nodes if row[3] and row[4]}
     everybody = {row[0]: row for row in nodes}
-    problems = [f"No key of node {name} ({uuid}) in {path}" for uuid, name in expected.items() if uuid not in known]
+    problems = [
+        f"No key of node {name} ({uuid}) in {path}; 'gnt-cluster renew-crypto --new-ssh-keys' brings new ones"
+        for uuid, name in expected.items()
+        if uuid not in known
+    ]
     for uuid in known:
         row = everybody.get(uuid)
         if row is None:
-            problems.append(f"{path} has a key of '{uuid}', which is not a node")
+            problems.append(f"{path} has a key of '{uuid}', which is not a node; delete that line there")
         elif not row[3]:
-            problems.append(f"{path} has a key of node {row[1]}, which cannot become a candidate")
+            problems.append(
+                f"{path} has a key of node {row[1]}, which cannot become a candidate; 'gnt-cluster renew-crypto"
+                " --new-ssh-keys' removes it"
+            )
     return problems
 
 
 def _WrongLogins(nodes: Sequence[Sequence[Any]], known: ssh.KeysByNode, own_name: str) -> list[str]:
     path = ssh.AuthorizedKeysFile()
-    lines = ssh.ReadIfThere(path).splitlines()
+    lines = ssh.ReadAuthorized()
 
     def may_log_in(keys: Sequence[str]) -> bool:
-        return any(ssh.SameKey(line, key) for line in lines for key in keys)
+        return any(ssh.HasKey(key, lines) for key in keys)
 
     problems = []
     for uuid, name, candidate, _possible, online in nodes:
@@ -239,8 +286,8 @@ def FindClutter(nodes: Sequence[Sequence[Any]]) -> list[str]:
     names = {row[1] for row in nodes}
     names |= {name.partition(".")[0] for name in names}
     count: dict[str, int] = {}
-    for line in ssh.ReadIfThere(ssh.AuthorizedKeysFile()).splitlines():
-        host = line.split()[-1].rpartition("@")[2] if line.strip() and not line.startswith("#") else ""
+    for line in ssh.ReadAuthorized():
+        host = ssh.CommentHost(line)
         if host in names:
             count[host] = count.get(host, 0) + 1
     path = ssh.AuthorizedKeysFile()

@@ -2,23 +2,27 @@
 
 ::
 
-    make   each node: id_rsa_new beside id_rsa
-    add    every node accepts old and new keys
-    use    id_rsa_new becomes id_rsa; on the master last
-    remove every node accepts new keys only
+    make     each node: id_rsa_new beside id_rsa
+    record   ganeti_pub_keys of every possible candidate has old and new keys of each node
+    accept   authorized_keys of every node has old and new keys of candidates
+    use      id_rsa_new becomes id_rsa; on the master last
+    withdraw authorized_keys has new keys only
+    forget   ganeti_pub_keys has new keys only; on the master last
 
-Each step begins when all nodes have ended the one before.  Until the last one has succeeded everywhere, ganeti_pub_keys of the
-master has old and new keys of each node, so that the next run knows which to remove.
+Each step begins when all nodes have ended the one before.  So what any node accepts is at every moment on record with every
+possible candidate, and the next run knows what to withdraw, whoever is master then.
 """
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import errors, pathutils, runtime, ssh
 from ganeti.backend.trust.sshkeys import Failures, Others
-from ganeti.utils import files, parallel
+from ganeti.utils import parallel
 
 _NEW_SUFFIX = "_new"
 # Processes of ssh: more would keep each other from being answered in time on a small master.
@@ -50,27 +54,30 @@ def RenewKeys(
 
 
 class _Renewal:
-    """One run.  ``fresh`` and ``old``: keys by node."""
+    """One run.  ``fresh`` and ``old``: keys by node; ``claimed``: one that a node says it has used, which nobody can check."""
 
     def __init__(
         self, rows: Sequence[_Row], candidates: Sequence[str], potential: Sequence[str], old_kind: str, kind: str
     ):
-        self._others = Others()
+        self._others = Others([row.name for row in rows])
         self._own = [row for row in rows if row.name == self._others.own_name]
         self._rows = [row for row in rows if row.name in self._others.names]
         self._candidates = candidates
         self._potential = potential
         self._old_kind = old_kind
         self._kind = kind
-        self._known = ssh.ReadNodeKeys()
+        self._known: ssh.KeysByNode = ssh.ReadNodeKeys()
         self._fresh: dict[str, str] = {}
         self._old: dict[str, list[str]] = {}
+        self._claimed: dict[str, str] = {}
 
     def Run(self, bits: int) -> Failures:
-        for step in (lambda: self._Make(bits), self._Add, self._Use, self._Remove):
-            step()
+        make = functools.partial(self._Make, bits)
+        for step in (make, self._Record, self._Accept, self._Use, self._Withdraw, self._Forget):
+            # A node that is not listed yet is a failure before the first one: it would be left behind.
             if self._others.failures:
                 break
+            step()
         return self._others.failures
 
     def _Each(self, act: Callable[[_Row], Any]) -> None:
@@ -91,42 +98,89 @@ class _Renewal:
 
     def _Make(self, bits: int) -> None:
         """Have each node make a key beside its own, and learn both."""
+        shown: dict[str, str] = {}
 
         def make(row: _Row) -> None:
             # The one in use need not be known yet: clusters of before 2.13 kept no list.
             paths = (ssh.UserKeyFiles(self._kind, _NEW_SUFFIX)[1], ssh.UserKeyFiles(self._old_kind)[1])
             fresh, used = (runtime.ShellQuote(pathutils.ExchangeNodeRoot(row.name, path)) for path in paths)
-            shown = self._others.Change(
+            shown[row.uuid] = self._others.Change(
                 row.name,
                 f"cat {fresh} && {{ cat {used} 2>/dev/null || true; }}",
                 generate=[self._kind, bits, _NEW_SUFFIX],
             )
-            line, _, rest = shown.partition("\n")
-            self._Learn(row, rest, line)
 
         self._Each(make)
         for row in self._own:
-            used = ssh.ReadIfThere(ssh.UserKeyFiles(self._old_kind)[1])
-            self._Learn(row, used, ssh.MakeUserKey(self._kind, bits, suffix=_NEW_SUFFIX))
+            used = ssh.ReadUserKey(self._old_kind)
+            fresh = ssh.CheckKeyLine(ssh.MakeUserKey(self._kind, bits, suffix=_NEW_SUFFIX))
+            self._Learn(row, fresh, [used] if used else [])
+        for row in self._rows:
+            if row.uuid in shown:
+                try:
+                    self._Believe(row, shown[row.uuid])
+                except errors.SshUpdateError as err:
+                    self._others.failures.append([row.name, f"The node did not send a usable SSH key: {err}"])
 
-    def _Learn(self, row: _Row, used: str, fresh: str) -> None:
-        key = ssh.CheckKeyLine(fresh)
-        known = [*self._known.get(row.uuid, ()), *self._known.get(row.name, ()), *([used] if used.strip() else ())]
+    def _Believe(self, row: _Row, shown: str) -> None:
+        """Learn what a node sent; SshUpdateError if its new key is not one that can be its own."""
+        line, _, rest = shown.partition("\n")
+        fresh = ssh.CheckKeyLine(line)
+        self._CheckClaim(row, fresh)
+        try:
+            used = ssh.BareKey(rest)
+            self._CheckClaim(row, used)
+        except errors.SshUpdateError as err:
+            logging.warning("The key that node %s says it has used is left alone: %s", row.name, err)
+            used = ""
+        # Its word counts for itself alone, unless this node knows the key as that node's.
+        proven = bool(used) and _IsAuthorizedAs(used, row.name)
+        if used and not proven:
+            self._claimed[row.uuid] = used
+        self._Learn(row, fresh, [used] if proven else [])
+
+    def _CheckClaim(self, row: _Row, key: str) -> None:
+        known = {**self._known, **{f"{uuid} (new)": [line] for uuid, line in self._fresh.items()}}
+        problem = ssh.ClaimProblem(key, known, (row.uuid, row.name)) if key else None
+        if problem is not None:
+            raise errors.SshUpdateError(problem)
+
+    def _Learn(self, row: _Row, fresh: str, used: Sequence[str]) -> None:
         old: list[str] = []
-        for line in known:
-            if not any(ssh.SameKey(line, other) for other in (key, *old)):
+        for line in (*self._known.get(row.uuid, ()), *self._known.get(row.name, ()), *used):
+            if not ssh.HasKey(line, (fresh, *old)):
                 old.append(ssh.CheckKeyLine(line))
-        self._fresh[row.uuid], self._old[row.uuid] = key, old
+        self._fresh[row.uuid], self._old[row.uuid] = fresh, old
 
-    def _Add(self) -> None:
+    def _Record(self) -> None:
+        """Have every possible candidate know the new keys beside the old ones."""
+
+        def change(known: dict[str, list[str]]) -> ssh.KeysByNode:
+            for row in (*self._own, *self._rows):
+                known.pop(row.name, None)
+                known[row.uuid] = [*self._Listed(row), *self._old[row.uuid]]
+            return known
+
+        self._known = ssh.ChangeNodeKeys(change)
+        self._EachPossible(self._known)
+
+    def _Listed(self, row: _Row) -> list[str]:
+        """Return the new key of a node if it belongs into the list: that of one which cannot become a candidate does not."""
+        return [self._fresh[row.uuid]] if row.name in self._potential else []
+
+    def _EachPossible(self, known: ssh.KeysByNode) -> None:
+        def tell(row: _Row) -> None:
+            if row.name in self._potential:
+                self._others.Change(row.name, public_keys=["override", known])
+
+        self._Each(tell)
+
+    def _Accept(self) -> None:
         """Let every node accept the new keys beside the old ones."""
-        for row in (*self._own, *self._rows):
-            self._known.pop(row.name, None)
-            self._known[row.uuid] = [self._fresh[row.uuid], *self._old[row.uuid]]
-        ssh.WriteNodeKeys(self._known)
         entering = {uuid: [key] for uuid, key in self._fresh.items() if uuid in self._candidates}
-        ssh.AuthorizeKeys(_Lines(entering))
-        self._Each(lambda row: self._Tell(row, "add", entering, self._known))
+        ssh.AuthorizeKeys(_AllOf(entering))
+        if entering:
+            self._Each(lambda row: self._others.Change(row.name, authorized_keys=["add", entering]))
 
     def _Use(self) -> None:
         """Put each node's new key in the place of the old one."""
@@ -148,35 +202,46 @@ class _Renewal:
         # With the old one it can still reach those that failed.
         if self._others.failures or not self._own:
             return
-        (new, current), (new_public, public) = self._Moves()
         # The old key stays until the new one takes its place: without any, the master could no longer reach anybody.
-        for path in (current, public):
-            files.KeepCopy(path)
-        runtime.RemoveFile(public, sync=True)
-        runtime.Rename(new, current)
-        runtime.Rename(new_public, public)
+        ssh.UseKey(self._kind, _NEW_SUFFIX)
 
     def _Moves(self) -> list[tuple[str, str]]:
         """Return for the private and for the public half where the new one is, and where that in use."""
         return list(zip(ssh.UserKeyFiles(self._kind, _NEW_SUFFIX), ssh.UserKeyFiles(self._kind), strict=True))
 
-    def _Remove(self) -> None:
-        """Let every node forget the old keys; the master's list forgets them when all have."""
-        final = {**self._known, **{uuid: [key] for uuid, key in self._fresh.items()}}
-        leaving = {uuid: keys for uuid, keys in self._old.items() if keys}
-        ssh.ForbidKeys(_Lines(leaving))
-        self._Each(lambda row: self._Tell(row, "remove", leaving, final))
+    def _Withdraw(self) -> None:
+        """Let every node accept the new keys only."""
+        staying = _AllOf(self._Final(self._known))
+        leaving = {uuid: [key for key in keys if not ssh.HasKey(key, staying)] for uuid, keys in self._old.items()}
+        leaving = {uuid: keys for uuid, keys in leaving.items() if keys}
+        ssh.ForbidKeys(_AllOf(leaving))
+
+        def withdraw(row: _Row) -> None:
+            claimed = {"claimed": [self._claimed[row.uuid]]} if row.uuid in self._claimed else {}
+            if leaving or claimed:
+                self._others.Change(row.name, authorized_keys=["remove", {**leaving, **claimed}])
+
+        self._Each(withdraw)
+
+    def _Forget(self) -> None:
+        """Have the possible candidates forget the old keys, which nobody accepts by now."""
+        self._EachPossible(self._Final(self._known))
         if not self._others.failures:
-            ssh.WriteNodeKeys(final)
+            ssh.ChangeNodeKeys(self._Final)
 
-    def _Tell(self, row: _Row, action: str, keys: ssh.KeysByNode, public: ssh.KeysByNode) -> None:
-        changes: dict[str, Any] = {"authorized_keys": [action, keys]} if keys else {}
-        if row.name in self._potential:
-            changes["public_keys"] = ["override", public]
-        self._others.Change(row.name, **changes)
+    def _Final(self, known: ssh.KeysByNode) -> ssh.KeysByNode:
+        """Return what stays on record: new keys, and those of nodes that are offline or about to join."""
+        renewed = {row.uuid: self._Listed(row) for row in (*self._own, *self._rows)}
+        return {uuid: keys for uuid, keys in {**known, **renewed}.items() if keys}
 
 
-def _Lines(keys: ssh.KeysByNode) -> list[str]:
+def _IsAuthorizedAs(key: str, name: str) -> bool:
+    """Return whether authorized_keys of this node has the key with the comment of that node's root."""
+    lines = ssh.ReadAuthorized()
+    return any(ssh.SameKey(key, line) and ssh.CommentHost(line) in (name, name.partition(".")[0]) for line in lines)
+
+
+def _AllOf(keys: ssh.KeysByNode) -> list[str]:
     return [line for lines in keys.values() for line in lines]
 
 

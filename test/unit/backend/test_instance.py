@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -746,13 +748,21 @@ def test_block_device_procedures_on_the_wire(rig: Rig) -> None:
             blockdev.Snapshot(disk, None, None)
 
 
-def test_copy_and_image(rig: Rig, tmp_path: Path) -> None:
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A directory that everybody may enter."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
+def test_copy_and_image(rig: Rig, tmp_path: Path, public: Path) -> None:
     with rig.first:
         other = MakeDisk("sharedfile", ["loop", f"{tmp_path}/disks/d1"])
         small = MakeDisk("sharedfile", ["loop", f"{tmp_path}/disks/d2"])
         blockdev.Create(other.ToDict(), 8, "x", True, "", False)
         blockdev.Create(small.ToDict(), 1, "x", True, "", False)
-        image = tmp_path / "image"
+        image = public / "image"
         image.write_bytes(b"image" * 1000)
         blockdev.Image(rig.disk.ToDict(), str(image), 4)
         assert Path(rig.disk.logical_id[1]).read_bytes()[:5000] == b"image" * 1000

@@ -351,7 +351,7 @@ def test_an_out_of_band_program_answers_json_or_nothing(here: Node) -> None:
     )
     assert programs.RunOob(path, "power-status", "node2", 60) == {"powered": True, "node": "node2"}
     assert programs.RunOob(path, "power-on", "node2", 60) is None
-    with pytest.raises(errors.RpcCallError, match="not valid JSON"):
+    with pytest.raises(errors.RpcCallError, match="did not print valid JSON"):
         programs.RunOob(path, "health", "node2", 60)
     with pytest.raises(errors.RpcCallError, match="broken"):
         programs.RunOob(path, "power-off", "node2", 60)

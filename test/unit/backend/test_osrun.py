@@ -90,7 +90,6 @@ SHELL_OWN = {"PWD", "SHLVL", "_", "OLDPWD"}
     "D21-OS-06",
     "D21-OS-10",
     "D22-OSP-12",
-    "D22-OSP-18",
 )
 def test_create_sees_all_of_the_instance(system: System) -> None:
     system.Show("create")

@@ -44,11 +44,13 @@ def test_a_secret_goes_from_staged_to_used_to_alone() -> None:
     for _ in range(2):
         renewing.Stage(CLUSTER, Blob(RENEWED))
         assert Look().secrets[CLUSTER] == Held(D(SERVER), D(RENEWED), None)
-        renewing.Certify()
+        renewing.Certify(D(RENEWED))
     client = Look().client
     assert client.current == x509.Digest(OWN) and (client.signer, client.next_signer) == (D(SERVER), D(RENEWED))
     for path in (pathutils.NODED_CERT_FILE + NEXT, pathutils.NODED_CLIENT_CERT_FILE + NEXT):
         assert os.stat(path).st_mode & 0o777 == 0o440
+    assert client.next is not None
+    ssconf.WriteSsconfFiles({"master_candidates_certs": f"uuid={x509.Digest(OWN)}\nuuid.next={client.next}"})
     renewing.Activate({CLUSTER: D(RENEWED)})
     renewing.Activate({CLUSTER: D(RENEWED)})
     report = Look()
@@ -60,13 +62,34 @@ def test_a_secret_goes_from_staged_to_used_to_alone() -> None:
 
 
 def test_a_certificate_that_is_staged_already_is_kept_unless_another_authority_is() -> None:
-    renewing.Certify()
+    renewing.Certify(None)
     first = Look().client.next
-    renewing.Certify()
+    renewing.Certify(D(SERVER))
     assert Look().client.next == first
+    with pytest.raises(errors.RpcCallError, match="has not received the cluster certificate"):
+        renewing.Certify(D(RENEWED))
     renewing.Stage(CLUSTER, Blob(RENEWED))
-    renewing.Certify()
-    assert Look().client.next != first
+    # It is signed with the one that is meant, whatever else is there.
+    renewing.Certify(None)
+    assert Look().client.next == first
+    renewing.Certify(D(RENEWED))
+    assert Look().client.next != first and Look().client.next_signer == D(RENEWED)
+
+
+def test_a_candidate_does_not_use_a_certificate_that_is_not_in_the_list() -> None:
+    renewing.Certify(None)
+    staged = Look().client.next
+    with pytest.raises(errors.RpcCallError, match="not in the list of accepted ones"):
+        renewing.Activate({})
+    assert Look().client[:2] == (x509.Digest(OWN), staged)
+    ssconf.WriteSsconfFiles({"master_candidates_certs": f"uuid={x509.Digest(OWN)}\nuuid.next={staged}"})
+    renewing.Activate({})
+    assert Look().client[:2] == (staged, None)
+    # A node that is no candidate is in no list.
+    ssconf.WriteSsconfFiles({"master_candidates_certs": f"other={x509.Digest(OWN)}"})
+    renewing.Certify(None)
+    renewing.Activate({})
+    assert Look().client[0] not in (staged, None)
 
 
 def test_what_was_in_use_is_accepted_when_the_power_fails_between_two_files() -> None:
@@ -79,7 +102,7 @@ def test_what_was_in_use_is_accepted_when_the_power_fails_between_two_files() ->
 
 
 def test_nothing_is_used_or_forgotten_that_was_not_meant() -> None:
-    with pytest.raises(errors.RpcCallError, match="was not given the cluster certificate"):
+    with pytest.raises(errors.RpcCallError, match="has not received the cluster certificate"):
         renewing.Activate({CLUSTER: D(RENEWED)})
     renewing.Stage(CLUSTER, Blob(RENEWED))
     for digests in ({CLUSTER: D(RENEWED)}, {"etc": "x"}):

@@ -1,4 +1,5 @@
-"""New SSH keys for all nodes, disturbed before and after each step: nobody loses its key, and another run finishes the work.
+"""New SSH keys for all nodes, disturbed before and after each step: nobody loses its key, and another run finishes the work,
+also that of another master.
 
 The machines are simulated: one reaches another if that one's authorized_keys has its key.  What runs is the master's real
 procedure, and the real ssh-update on the others.
@@ -31,6 +32,7 @@ class Scene(Machines):
     """node1 is the master; 1 and 2 are candidates, 3 could become one."""
 
     def __init__(self, kind: str) -> None:
+        self.chief = 0
         super().__init__(list(NAMES))
         self.kind = kind
         self.made = 0
@@ -49,6 +51,16 @@ class Scene(Machines):
             machine.Call(ssh.AuthorizeKeys, [_Line("rsa", number) for number in range(CANDIDATES)])
         self.made = len(NAMES)
         self.world.RunFor(60)
+
+    @property
+    def master(self) -> Machine:
+        return self.all[self.chief]
+
+    def FailOver(self) -> None:
+        """node2 is the master."""
+        self.chief = 1
+        for machine in self.all:
+            machine.Call(ssconf.WriteSsconfFiles, {"master_node": NAMES[1]})
 
     def _Furnish(self, number: int) -> None:
         for folder in (pathutils.DATA_DIR, pathutils.LOCK_DIR, ssh.UserDir()):
@@ -82,13 +94,24 @@ class Scene(Machines):
         return self._Ssh(invocation)
 
     def Reach(self, number: int, when: str) -> None:
-        self.CheckNobodyIsLockedOut(f"{when} {self.steps[number]}")
+        moment = f"{when} {self.steps[number]}"
+        self.CheckNobodyIsLockedOut(moment)
+        self._CheckRecorded(moment)
         super().Reach(number, when)
 
     def CheckNobodyIsLockedOut(self, moment: str) -> None:
         for one, target in itertools.product(self.all[:CANDIDATES], self.all):
             if not self._LetsIn(target, one):
                 self.broken.append(f"{moment}: {one.name} cannot log in to {target.name}")
+
+    def _CheckRecorded(self, moment: str) -> None:
+        """Whoever becomes master knows every key that any node accepts, and can withdraw it."""
+        accepted = {line for machine in self.all for line in _Content(machine, ssh.AuthorizedKeysFile()).splitlines()}
+        for machine in self.all:
+            recorded = _Content(machine, pathutils.SSH_PUB_KEYS_FILE)
+            for line in accepted:
+                if f" {line}\n" not in recorded:
+                    self.broken.append(f"{moment}: {machine.name} does not know {line}, which is accepted")
 
     def _LetsIn(self, target: Machine, caller: Machine) -> bool:
         accepted = _Content(target, ssh.AuthorizedKeysFile())
@@ -97,7 +120,9 @@ class Scene(Machines):
     def Renew(self, cut: Cut | None = None) -> cutting.Happened:
         def command() -> int:
             try:
-                failures = sshrenewal.RenewKeys(UUIDS, NAMES, UUIDS[:CANDIDATES], NAMES, "rsa", self.kind, 2048)
+                failures = sshrenewal.RenewKeys(
+                    UUIDS, NAMES, UUIDS[:CANDIDATES], NAMES, "rsa", self.kind, ssh.DEFAULT_BITS[self.kind]
+                )
             except errors.SshUpdateError as err:
                 raise errors.OpExecError(str(err)) from err
             for name, problem in failures:
@@ -172,8 +197,8 @@ def _Use(invocation: Invocation) -> int:
     return 0
 
 
-def Disturbed(kind: str, cut: Cut) -> None:
-    """Raise AssertionError if a disturbed run locks anybody out, or if another one does not finish the work."""
+def Disturbed(kind: str, cut: Cut, fails_over: bool) -> None:
+    """Raise AssertionError if a disturbed run locks anybody out, or if another one, of another master, does not finish it."""
     scene = Scene(kind)
     try:
         happened = scene.Renew(cut)
@@ -182,6 +207,8 @@ def Disturbed(kind: str, cut: Cut) -> None:
         assert scene.broken == [], (scene.broken[0], happened.text)
         if happened.code == 0:
             scene.CheckRenewed()
+        if fails_over:
+            scene.FailOver()
         again = scene.Renew()
         assert again == (0, ""), (again.text, happened.text)
         scene.CheckRenewed()
@@ -204,4 +231,11 @@ def _Steps(kind: str) -> list[str]:
 @pytest.mark.limit(300)
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
 def test_whatever_happens_at_any_step_nobody_is_locked_out_and_another_run_finishes(kind: str) -> None:
-    cutting.SweepCuts(_Steps(kind), SAMPLE, lambda cut: Disturbed(kind, cut))
+    steps = _Steps(kind)
+    cases = itertools.product(cutting.Cuts(len(steps)), (False, True))
+    cutting.Sweep(
+        cases,
+        SAMPLE,
+        lambda case: Disturbed(kind, *case),
+        lambda case: cutting.Told(steps, case[0]) + case[1] * ", then node2 is the master",
+    )

@@ -12,7 +12,7 @@ import pytest
 from support.nodes import MakeNodes, Node
 
 from ganeti import errors, pathutils, ssconf, ssh, x509
-from ganeti.backend.trust import sshkeys, sshrenewal
+from ganeti.backend.trust import sshcheck, sshkeys, sshrenewal
 
 NAMES = ("node1.example.com", "node2.example.com", "node3.example.com")
 UUIDS = tuple(f"0000000{number}-0000-4000-8000-000000000000" for number in (1, 2, 3))
@@ -152,7 +152,7 @@ def test_renewed_keys_replace_the_old_ones_everywhere(cluster: Cluster) -> None:
     assert not old & {line for lines in known.values() for line in lines}
     for number in (1, 2, 3):
         assert cluster.Known(number) == known
-        assert cluster.Authorized(number) == [known[UUIDS[1]][0], known[UUIDS[0]][0]]
+        assert cluster.Authorized(number) == [known[UUIDS[0]][0], known[UUIDS[1]][0]]
         assert cluster.Problems(number) == []
         with cluster.nodes[number - 1]:
             private, public = ssh.UserKeyFiles("rsa")
@@ -177,7 +177,11 @@ def test_what_verify_finds(cluster: Cluster) -> None:
     assert "should not exist" in sshkeys.VerifySetup(rows, "rsa", NAMES[0])[0]
     assert "is missing in the list" in sshkeys.VerifySetup([], "rsa", NAMES[0])[0]
     os.unlink(pathutils.SSH_PUB_KEYS_FILE)
-    assert "does not exist" in cluster.Problems(1)[0]
+    [lost] = cluster.Problems(1)
+    assert "does not exist" in lost and "--readd" not in lost and "gnt-cluster renew-crypto --new-ssh-keys" in lost
+    with cluster.nodes[1]:
+        os.unlink(pathutils.SSH_PUB_KEYS_FILE)
+    assert f"gnt-node add --readd {NAMES[1]}" in cluster.Problems(2)[0]
     assert sshkeys.FindClutter(rows) == []
     ssh.AuthorizeKeys([key(3, "z")])
     assert "2 keys of node3.example.com" in sshkeys.FindClutter(rows)[0]
@@ -254,3 +258,127 @@ def test_keys_of_another_type_replace_the_old_ones(cluster: Cluster) -> None:
         rows = [[UUIDS[n - 1], NAMES[n - 1], n in (1, 2), True, True] for n in (1, 2, 3)]
         with cluster.nodes[number - 1]:
             assert sshkeys.VerifySetup(rows, "ecdsa", NAMES[number - 1]) == []
+
+
+# A node can withdraw only its own keys
+
+
+ADMIN = "ssh-ed25519 AAAAadmin admin@laptop"
+
+
+def AuthorizeAdmin(cluster: Cluster) -> None:
+    for node in cluster.nodes:
+        with node:
+            ssh.AuthorizeKeys([ADMIN])
+
+
+def test_a_node_that_has_filed_the_masters_key_as_its_own_locks_nobody_out(cluster: Cluster) -> None:
+    ssh.WriteNodeKeys({**ssh.ReadNodeKeys(), UUIDS[2]: [key(1)]})
+    ((name, text),) = sshkeys.RemoveNodeKeys(UUIDS[2], NAMES[2], UUIDS[:2], NAMES, True, True, False, False, True)
+    assert name == NAMES[2] and f"stays accepted: it is the key of {UUIDS[0]}" in text
+    for number in (1, 2, 3):
+        assert key(1) in cluster.Authorized(number)
+    assert UUIDS[2] not in cluster.Known(2)
+
+
+def test_what_a_node_calls_its_key_in_use_is_withdrawn_from_that_node_alone(cluster: Cluster) -> None:
+    AuthorizeAdmin(cluster)
+    with cluster.nodes[1]:
+        ssh.AuthorizeKeys(["ssh-rsa AAAAelsewhere x"])
+    with cluster.nodes[2]:
+        Path(ssh.UserKeyFiles("rsa")[1]).write_text(ADMIN + "\n")
+    assert Renew() == []
+    assert all(ADMIN in cluster.Authorized(number) for number in (1, 2, 3))
+    with cluster.nodes[2]:
+        Path(ssh.UserKeyFiles("rsa")[1]).write_text("ssh-rsa AAAAelsewhere x\n")
+        ssh.AuthorizeKeys(["ssh-rsa AAAAelsewhere x"])
+    assert Renew() == []
+    assert "ssh-rsa AAAAelsewhere x" in cluster.Authorized(2)
+    assert "ssh-rsa AAAAelsewhere x" not in cluster.Authorized(3)
+
+
+def test_the_key_of_a_node_that_is_on_no_list_is_withdrawn_where_it_is_known_as_that_nodes(cluster: Cluster) -> None:
+    known = ssh.ReadNodeKeys()
+    del known[UUIDS[1]]
+    ssh.WriteNodeKeys(known)
+    assert Renew() == []
+    assert all(
+        len(cluster.Authorized(number)) == 2 and key(2) not in cluster.Authorized(number) for number in (1, 2, 3)
+    )
+
+
+@pytest.mark.parametrize("sent", ["AAAA1 me", "AAAA3\x0bssh-rsa AAAAx", "AAAAadmin me", "A" * 20000])
+def test_a_new_key_that_cannot_be_the_nodes_own_ends_the_renewal_before_anything_is_replaced(
+    cluster: Cluster, sent: str
+) -> None:
+    AuthorizeAdmin(cluster)
+    program = cluster.base / "bin" / "ssh"
+    line = f"{ADMIN.split()[0] if 'admin' in sent else 'ssh-rsa'} {sent}"
+    # node3 runs the program of its root's choice.
+    program.write_text(
+        program.read_text().replace("exec sh", f"[ $host != {NAMES[2]} ] || {{ echo '{line}'; exit; }}; exec sh")
+    )
+    ((name, text),) = Renew()
+    assert name == NAMES[2] and "did not send a usable SSH key" in text and len(text) < 400
+    for number in (1, 2):
+        assert cluster.Authorized(number) == [key(1), key(2), ADMIN]
+        assert cluster.Problems(number) == []
+
+
+# Nodes that the procedure cannot see, or that come back
+
+
+def test_no_online_node_is_left_out_of_a_renewal(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of the configuration in which it is online again have not reached the master."""
+    monkeypatch.setattr(sshkeys, "_FILES_WITHIN", 0.2)
+    ssconf.WriteSsconfFiles({"online_nodes": "\n".join([NAMES[0], NAMES[2]])})
+    ((name, text),) = Renew()
+    assert name == NAMES[1] and "do not list it as online yet" in text
+    for number in (1, 2, 3):
+        assert cluster.Authorized(number) == [key(1), key(2)]
+
+
+# Nodes that cannot become candidates
+
+
+def Rows() -> list[list[object]]:
+    return [
+        [uuid, name, number < 2, number < 2, True] for number, (uuid, name) in enumerate(zip(UUIDS, NAMES, strict=True))
+    ]
+
+
+def test_keys_of_nodes_that_cannot_become_candidates_are_on_no_list(cluster: Cluster) -> None:
+    known = ssh.ReadNodeKeys()
+    ssh.WriteNodeKeys({UUIDS[0]: known[UUIDS[0]], UUIDS[1]: known[UUIDS[1]], NAMES[2]: [key(3)]})
+    assert sshkeys.AddNodeKeys(UUIDS[2], NAMES[2], NAMES[:2], False, False, False) == []
+    assert sshkeys.VerifySetup(Rows(), "rsa", NAMES[0]) == []
+    # node2 has one of a time when it could, which the renewal removes.
+    assert "renew-crypto --new-ssh-keys' removes it" in Verified(cluster, 2)[0]
+    with cluster.nodes[2]:
+        os.unlink(pathutils.SSH_PUB_KEYS_FILE)
+    assert sshrenewal.RenewKeys(UUIDS, NAMES, UUIDS[:2], NAMES[:2], "rsa", "rsa", 1024) == []
+    assert [Verified(cluster, number) for number in (1, 2, 3)] == [[], [], []]
+
+
+def Verified(cluster: Cluster, number: int) -> list[str]:
+    with cluster.nodes[number - 1]:
+        return sshkeys.VerifySetup(Rows(), "rsa", NAMES[number - 1])
+
+
+def test_a_damaged_list_is_a_finding_of_verify_that_says_where(cluster: Cluster) -> None:
+    with open(pathutils.SSH_PUB_KEYS_FILE, "a", encoding="utf-8") as stream:
+        stream.write("uuid nonsense\n")
+    [problem] = cluster.Problems(1)
+    assert f"{pathutils.SSH_PUB_KEYS_FILE}, line 4" in problem
+
+
+def test_the_master_keeps_little_of_what_a_node_says_over_ssh(cluster: Cluster) -> None:
+    program = cluster.base / "bin" / "ssh"
+    program.write_text("#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\0' '\\377'\n")
+    problem = sshcheck.HostNameProblem(NAMES[1], "c.example.com", 22)
+    assert problem is not None and "hostname mismatch" in problem and len(problem) < 300
+    program.write_text("#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\0' x >&2; exit 255\n")
+    problem = sshcheck.HostNameProblem(NAMES[1], "c.example.com", 2222)
+    assert problem is not None and len(problem) < 1200
+    # The command that is named meets what this one has met.
+    assert "HostKeyAlias=c.example.com" in problem and "Port=2222" in problem and "known_hosts" in problem

@@ -166,3 +166,17 @@ def test_file_storage_paths(here: Node) -> None:
     here.AllowFileStorage(good)
     assert check(file_storage_path=good) == {}
     assert "file-storage-path" in check(file_storage_path="/srv/not-listed")
+
+
+def test_files_of_instances_are_listed_in_allowed_directories_of_this_node_only(here: Node) -> None:
+    top = f"{here.root}/srv/good"
+    for folder in ("web", "empty", "other"):
+        os.makedirs(f"{top}/{folder}")
+        if folder != "empty":
+            Path(top, folder, "disk").write_text("x")
+    os.symlink("/etc", f"{top}/link")
+    here.AllowFileStorage(top)
+    wanted = [f"{top}/{folder}" for folder in ("web", "empty", "gone", "link")]
+    key = "instance-files"
+    answer = verify.Verify({key: {NAME: [*wanted, "/etc"], "node2": [f"{top}/other"]}}, "c", {})
+    assert answer == {key: {f"{top}/web": ["disk"]}}

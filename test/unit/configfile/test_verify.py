@@ -37,6 +37,12 @@ def _Copy(kind: str, uuid: str, **changes: Any) -> Change:
     return change
 
 
+def _DynamicOnlyTogether(stored: dict[str, Any]) -> None:
+    """Values of cluster and group that do not go together, each of which is fine."""
+    stored["cluster"]["diskparams"]["drbd"]["dynamic-resync"] = True
+    stored["nodegroups"][GROUP]["diskparams"] = {"drbd": {"c-plan-ahead": 0}}
+
+
 STRUCTURAL: list[tuple[Change, str]] = [
     (_Set("cluster", "enabled_hypervisors", []), "enabled_hypervisors is empty"),
     (
@@ -90,6 +96,11 @@ OTHERS: list[tuple[Change, str]] = [
         _Set("nodegroups", GROUP, "diskparams", {"plain": {"stripes": 0}}),
         "parameter 'stripes': found '0', allowed is 1 or more",
     ),
+    (
+        _Set("nodegroups", GROUP, "diskparams", {"drbd": {"dynamic-resync": True, "c-plan-ahead": 0}}),
+        "dynamic-resync needs a c-plan-ahead above 0",
+    ),
+    (_DynamicOnlyTogether, "nodegroup 'default': disk template drbd: dynamic-resync needs a c-plan-ahead above 0"),
     (_Set("nodegroups", GROUP, "networks", {OTHER: {}}), f"network {OTHER} does not exist"),
     (_Set("instances", WEB, "hypervisor", "vbox"), "unknown hypervisor 'vbox'"),
     (_Set("instances", WEB, "hvparams", {"kernel_path": 3}), "hvparams: parameter 'kernel_path' must be a text"),

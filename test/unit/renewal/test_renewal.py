@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from support import configs
 
-from ganeti import errors, renewal, x509
+from ganeti import errors, opcodes, renewal, x509
+from ganeti.backend import files
+from ganeti.client.gnt_cluster import renew_crypto
+from ganeti.cmdlib import distribute
+from ganeti.cmdlib.cluster import verify_files
 from ganeti.renewal import CLUSTER, CONFD, Client, Goal, Held, Phase, Report, Step
+from ganeti.tools import ensure_dirs, node_cleanup
 
 MASTER, OTHER = "node1", "node2"
+CLIENTS = "clients"
 REST = Report(
     {CLUSTER: Held("S1", None, None), CONFD: Held("K1", None, None)}, Client("c1", None, "S1", None), frozenset(["c1"])
 )
@@ -53,6 +61,13 @@ def test_a_node_s_certificate_is_replaced_where_that_is_asked_for_and_no_other()
     assert renewal.Next({MASTER: REST, OTHER: Changed(client=Client("d1", None, None, None))}, goal) == Step(
         Phase.CERTIFY, [MASTER], []
     )
+    # One that is staged is put into use with anything else: it comes into the list first, whatever is asked for.
+    for goal in (Goal({CONFD: "K2"}, {}, frozenset([MASTER]), MASTER), Goal({}, {}, frozenset([MASTER]), MASTER)):
+        left = Changed(client=Client("c1", "c2", "S1", "S1"), confd=Held("K1", "K2", None))
+        assert renewal.Next({MASTER: left}, goal) == Step(Phase.LIST, [MASTER], [])
+        # It was signed with a cluster certificate that nobody asks for now.
+        other = Changed(left, client=Client("c1", "c2", "S1", "S2"))
+        assert renewal.Next({MASTER: other}, goal) == Step(Phase.CERTIFY, [MASTER], [])
     # Only the key of confd: whoever signed the certificates does not matter.
     goal = Goal({CONFD: "K2"}, {}, frozenset([MASTER]), MASTER)
     odd = Changed(client=Client("c1", None, None, None), confd=Held("K2", None, None))
@@ -100,18 +115,20 @@ def test_only_what_could_be_used_is_staged() -> None:
 class Machine:
     """One node of the model; a certificate is (its digest, the digest of its signer)."""
 
-    held: Held
+    held: dict[str, Held]
     client: tuple[str, str]
     listed: frozenset[str]
     staged: tuple[str, str] | None = None
 
-    @property
-    def trusted(self) -> set[str | None]:
-        return set(self.held) - {None}
+    def Trusted(self, kind: str) -> set[str | None]:
+        return set(self.held[kind]) - {None}
 
     def Report(self) -> Report:
         client = Client(self.client[0], self.staged and self.staged[0], self.client[1], self.staged and self.staged[1])
-        return Report({CLUSTER: self.held, CONFD: Held("K", None, None)}, client, self.listed)
+        return Report(dict(self.held), client, self.listed)
+
+
+OPTIONS = [*itertools.chain.from_iterable(itertools.combinations([CLUSTER, CONFD, CLIENTS], n) for n in (1, 2, 3))]
 
 
 @dataclass
@@ -128,14 +145,16 @@ class Cluster:
     def __post_init__(self) -> None:
         self.config = frozenset(f"c-{name}" for name in self.candidates)
         for name in self.names:
-            self.machines[name] = Machine(Held("S0", None, None), (f"c-{name}", "S0"), self.config)
+            held = {CLUSTER: Held("S0", None, None), CONFD: Held("K0", None, None)}
+            self.machines[name] = Machine(held, (f"c-{name}", "S0"), self.config)
 
     def Check(self) -> None:
         """Every candidate could be the master now: it and every node accept each other."""
         for caller, node in itertools.product(self.candidates, self.machines.values()):
             one = self.machines[caller]
-            assert one.client[0] in node.listed and one.client[1] in node.trusted
-            assert node.held.current in one.trusted
+            assert one.client[0] in node.listed and one.client[1] in node.Trusted(CLUSTER)
+            assert node.held[CLUSTER].current in one.Trusted(CLUSTER)
+            assert one.held[CONFD].current in node.Trusted(CONFD) and node.held[CONFD].current in one.Trusted(CONFD)
 
     def Reached(self, nodes: list[str]) -> list[Machine]:
         """Some of these nodes, in any order; each may be interrupted after it."""
@@ -143,16 +162,20 @@ class Cluster:
         self.rng.shuffle(chosen)
         return chosen
 
-    def Run(self, master: str, clients: bool, perfect: bool) -> bool:
+    def Run(self, master: str, asked: Sequence[str], perfect: bool) -> bool:
         """One run of the command; whether it reached its goal."""
-        target = renewal.Unfinished(self.machines[master].held)
-        if target is None:
-            self.count += 1
-            target = f"S{self.count}"
-            own = self.machines[master]
-            own.held = own.held._replace(next=target)
-        renewed = {name: machine.client[0] for name, machine in self.machines.items()} if clients else {}
-        goal = Goal({CLUSTER: target}, renewed, self.candidates, master)
+        own = self.machines[master]
+        targets: dict[str, str] = {}
+        for kind, held in own.held.items():
+            target = renewal.Unfinished(held)
+            if target is None and kind in asked:
+                self.count += 1
+                target = f"{kind}{self.count}"
+                own.held[kind] = held._replace(next=target)
+            if target is not None:
+                targets[kind] = target
+        renewed = {name: machine.client[0] for name, machine in self.machines.items()} if CLIENTS in asked else {}
+        goal = Goal(targets, renewed, self.candidates, master)
         for _ in range(200 if perfect else self.rng.randrange(40)):
             down = set() if perfect or self.rng.random() < 0.7 else {self.rng.choice(self.names)}
             reports = {name: None if name in down else m.Report() for name, m in self.machines.items()}
@@ -163,52 +186,83 @@ class Cluster:
         return False
 
     def Do(self, step: Step, goal: Goal, reports: dict[str, Report | None]) -> None:
-        target = goal.secrets[CLUSTER]
         if step.phase in (Phase.LIST, Phase.UNLIST):
             if step.unknown:
                 # The certificates of a node that does not answer are not known either.
                 return
             self.config = renewal.Accepted(reports, goal)[step.phase is Phase.UNLIST]
         for machine in self.Reached(list(step.nodes)):
-            held = machine.held
             if step.phase is Phase.STAGE:
-                machine.held = held._replace(next=target)
+                for kind, target in goal.secrets.items():
+                    if machine.held[kind].current != target:
+                        machine.held[kind] = machine.held[kind]._replace(next=target)
             elif step.phase is Phase.CERTIFY:
                 self.count += 1
-                machine.staged = (f"c{self.count}", held.next or held.current or "")
+                machine.staged = (f"c{self.count}", goal.secrets.get(CLUSTER, machine.held[CLUSTER].current or ""))
             elif step.phase in (Phase.LIST, Phase.UNLIST):
                 machine.listed = self.config
             elif step.phase is Phase.WITHDRAW:
-                machine.held, machine.staged = Held(held.current, None, None), None
+                machine.held = {kind: Held(held.current, None, None) for kind, held in machine.held.items()}
+                machine.staged = None
             else:
-                # Three files, and the power may fail after each.
-                if held.current != target:
-                    machine.held = held._replace(old=held.current)
-                    self.Check()
-                    if self.rng.random() < 0.1:
-                        continue
-                    machine.held = Held(target, None, held.current)
-                    self.Check()
-                if machine.staged is not None and self.rng.random() < 0.9:
-                    machine.client, machine.staged = machine.staged, None
+                self.Activate(machine, goal.secrets)
             self.Check()
+
+    def Activate(self, machine: Machine, targets: Mapping[str, str]) -> None:
+        """Two files of each secret and one more, and the power may fail after each."""
+        for kind, target in targets.items():
+            held = machine.held[kind]
+            if held.current == target:
+                continue
+            machine.held[kind] = held._replace(old=held.current)
+            self.Check()
+            if self.rng.random() < 0.1:
+                return
+            machine.held[kind] = Held(target, None, held.current)
+            self.Check()
+            if self.rng.random() < 0.1:
+                return
+        if machine.staged is not None:
+            machine.client, machine.staged = machine.staged, None
 
 
 @pytest.mark.parametrize("seed", range(0, 400, 20))
 def test_nobody_is_locked_out_whatever_is_interrupted(seed: int) -> None:
-    """Runs end anywhere, each with any candidate as master; then one that nothing disturbs reaches the end."""
+    """Runs end anywhere, each with any options and any candidate as master; then one that nothing disturbs reaches the end."""
     for number in range(seed, seed + 20):
         rng = random.Random(number)
         names = [f"n{n}" for n in range(rng.randint(1, 5))]
         cluster = Cluster(rng, names, frozenset(names[: rng.randint(1, 3)]))
         for _ in range(rng.randrange(5)):
-            cluster.Run(rng.choice(sorted(cluster.candidates)), rng.random() < 0.3, perfect=False)
-        master = rng.choice(sorted(cluster.candidates))
-        assert cluster.Run(master, rng.random() < 0.3, perfect=True)
-        current = {machine.held for machine in cluster.machines.values()}
-        assert len(current) == 1 and current != {Held("S0", None, None)}
-        [held] = current
-        assert (held.next, held.old) == (None, None)
-        for machine in cluster.machines.values():
-            assert machine.client[1] == held.current and machine.staged is None
+            cluster.Run(rng.choice(sorted(cluster.candidates)), rng.choice(OPTIONS), perfect=False)
+        before = {name: machine.client for name, machine in cluster.machines.items()}
+        asked = rng.choice(OPTIONS)
+        assert cluster.Run(rng.choice(sorted(cluster.candidates)), asked, perfect=True), asked
+        for kind, first in ((CLUSTER, "S0"), (CONFD, "K0")):
+            [held] = {machine.held[kind] for machine in cluster.machines.values()}
+            assert (held.next, held.old) == (None, None)
+            assert kind not in asked or held.current != first
+        for name, machine in cluster.machines.items():
+            assert machine.client[1] == machine.held[CLUSTER].current and machine.staged is None
+            assert CLIENTS not in asked or machine.client != before[name]
             assert machine.listed == frozenset(cluster.machines[name].client[0] for name in cluster.candidates)
+
+
+# --- the table ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("secret", renewal.ALL, ids=lambda secret: secret.constant)
+def test_everything_that_acts_on_secrets_knows_each_of_them(secret: renewal.Secret) -> None:
+    """What a new one needs beyond its row: a parameter and an option; all else goes through the table."""
+    assert getattr(opcodes.OpClusterRenewCrypto(**{secret.parameter: True}), secret.parameter)
+    [option] = [option for option in renew_crypto.COMMAND.options if option.settings["dest"] == secret.parameter]
+    assert secret.option in option.names
+    shared = secret in renewal.SECRETS.values()
+    assert (secret.join is not None) == shared and (shared or not secret.copied)
+    items = {item.path: item for item in ensure_dirs._Files()}
+    for path in renewal.Paths(secret.path):
+        assert (items[path].owner, items[path].mode) == ((secret.user, secret.group), renewal.FILE_MODE)
+    assert secret.path in node_cleanup._FILES
+    assert (secret.path in files.AllowedUploads()) == secret.copied
+    assert (secret.path in distribute.FilesOfAll(configs.Example().cluster)) == secret.copied
+    assert (secret.path in {rule.path for rule in verify_files.Rules(configs.Example())}) == shared
