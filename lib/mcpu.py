@@ -16,7 +16,7 @@ from ganeti import constants, errors, locking, opcodes, runtime
 from ganeti.cmdlib import LU_MAPPING, LogicalUnit, ResultWithJobs
 from ganeti.cmdlib.base import DeclareAgain
 from ganeti.cmdlib.context import Context
-from ganeti.locking.lockset import AllSet
+from ganeti.locking.lockset import AllSet, NameList
 from ganeti.master import hooks
 
 __all__ = [
@@ -185,9 +185,6 @@ class Processor:
             lu.DeclareLocks(level)
         try:
             if level in lu.add_locks:
-                assert level not in lu.needed_locks, (
-                    f"{type(lu).__name__} both adds and takes locks of level {locking.LEVEL_NAMES[level]}"
-                )
                 self._Add(lu, level)
             else:
                 self._AcquireFor(lu, level, lu.needed_locks[level])
@@ -215,14 +212,19 @@ class Processor:
         return self._priority if priority is None else priority
 
     def _Add(self, lu: LogicalUnit, level: int) -> None:
-        names = lu.add_locks[level]
+        names, wanted = lu.add_locks[level], (lu.needed_locks or {}).get(level)
+        assert not isinstance(wanted, AllSet), f"{type(lu).__name__} adds a lock to all of a level"
         lu.remove_locks[level] = names
         try:
-            added = self.context.glm.add(
-                level, names, 1, lu.share_locks[level], self._deadline.Remaining(), self._CurrentPriority()
-            )
+            timeout, priority = self._deadline.Remaining(), self._CurrentPriority()
+            if wanted is not None:
+                added = self.context.glm.AcquireAndAdd(level, wanted, names, timeout, priority)
+            else:
+                added = self.context.glm.add(level, names, 1, lu.share_locks[level], timeout, priority)
         except errors.LockError as err:
             del lu.remove_locks[level]
+            if wanted is not None and self.context.glm.Names(level).isdisjoint(NameList(names)):
+                raise lu.LostLock(level, err) from err
             shown = names if isinstance(names, str) else ", ".join(sorted(names))
             raise errors.OpPrereqError(
                 f"Couldn't add locks for {locking.LEVEL_NAMES[level]} {shown}: {err}; most likely another job created"

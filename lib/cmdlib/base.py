@@ -73,8 +73,8 @@ class LogicalUnit(Generic[OpT]):
     * an empty list: not known yet, DeclareLocks fills it in
 
     Levels that are not in it are skipped.  ``share_locks[level] = 1`` takes them shared, ``opportunistic_locks[level]``
-    takes what is free.  ``add_locks`` maps a level to names that are made and owned; they disappear again unless the
-    unit deletes its entry of ``remove_locks`` when the object exists.  ``recalculate_locks[level]`` ("replace" or "append")
+    takes what is free.  ``add_locks`` maps a level to names that are made and owned, with those of ``needed_locks`` if both name
+    the level; they disappear again unless the unit deletes its entry of ``remove_locks`` when the object exists.  ``recalculate_locks[level]`` ("replace" or "append")
     lets DeclareLocks put the nodes of the locked instances in the place of the names, or beside them.  For instance::
 
         # all nodes and one instance

@@ -53,6 +53,14 @@ def _CheckUuid(kind: str, obj: Any, expected: str | None) -> None:
         )
 
 
+def NoCommunication() -> errors.OpPrereqError:
+    """Return the refusal of what needs the metadata daemon."""
+    return errors.OpPrereqError(
+        "Instance communication is not supported in this release: there is no metadata daemon for instances to talk to",
+        errors.ECODE_INVAL,
+    )
+
+
 def Invalid(message: str, *, hint: str | None = None, ecode: str = errors.ECODE_INVAL) -> errors.OpPrereqError:
     """Return the error for a request that is wrong in itself."""
     return errors.OpPrereqError(message, ecode, hint=hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ganeti import pathutils, runtime
+from ganeti import pathutils, renewal, runtime
 from ganeti.params import hv
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def FilesOfAll(cluster: objects.Cluster) -> list[str]:
     """Return the files that every node gets."""
     files = [
         pathutils.SSH_KNOWN_HOSTS_FILE,
-        pathutils.CONFD_HMAC_KEY,
+        *renewal.Copied(),
         pathutils.CLUSTER_DOMAIN_SECRET_FILE,
         pathutils.SPICE_CERT_FILE,
         pathutils.SPICE_CACERT_FILE,

@@ -239,6 +239,8 @@ class LUNetworkSetParams(_NetworkLU[opcodes.OpNetworkSetParams]):
 
     def CheckPrereq(self) -> None:
         super().CheckPrereq()
+        # Addresses that no other job is given before the change is stored.
+        self._held: list[str] = []
         try:
             self._CheckAddresses(network.AddressPool(self._network))
         except errors.AddressPoolError as err:
@@ -248,9 +250,28 @@ class LUNetworkSetParams(_NetworkLU[opcodes.OpNetworkSetParams]):
         for address in [*(self.op.add_reserved_ips or ()), *(self.op.remove_reserved_ips or ())]:
             if not pool.Contains(address):
                 raise Invalid(f"Address {address} is not in network {self._name} ({self._network.network})")
+        for address in set(pool.Ends()).intersection(self.op.remove_reserved_ips or ()):
+            raise Invalid(
+                f"Address {address} is the first or last of network {self._name} ({self._network.network}): it stays"
+                " reserved, no instance can have it"
+            )
         gateway = self._values.get("gateway")
-        if gateway is not None and gateway != self._network.gateway and pool.IsReserved(gateway):
-            raise Invalid(f"{gateway} is already reserved", ecode=errors.ECODE_STATE)
+        if gateway is not None and gateway != self._network.gateway:
+            if pool.IsReserved(gateway):
+                raise Invalid(f"{gateway} is already reserved", ecode=errors.ECODE_STATE)
+            self._Hold(gateway)
+
+    def _Hold(self, address: str) -> None:
+        """Take an address for this job until the change is stored; OpPrereqError if another job has been given it."""
+        try:
+            self.cfg.ReserveIp(self._uuid, address, self.ec_id)
+        except errors.ReservationError as err:
+            raise errors.OpPrereqError(
+                f"Network {self._name}: {err}",
+                errors.ECODE_NOTUNIQUE,
+                hint=f"name another address, or look with 'gnt-network info {self._name}' who has it when that job has ended",
+            ) from err
+        self._held.append(address)
 
     def Exec(self, feedback: Feedback) -> None:
         # The bits that instances hold change without this lock: the configuration keeps its own of them.
@@ -267,6 +288,8 @@ class LUNetworkSetParams(_NetworkLU[opcodes.OpNetworkSetParams]):
             self.cfg.Update(changed, self.ec_id)
         except errors.AddressPoolError as err:
             raise errors.OpExecError(f"Network {self._name} cannot be changed like that: {err}") from err
+        for address in self._held:
+            self.cfg.ReleaseIp(self._uuid, address, self.ec_id)
 
     def _MoveGateway(self, pool: network.AddressPool, gateway: str | None) -> None:
         old = self._network.gateway
@@ -280,8 +303,12 @@ class LUNetworkSetParams(_NetworkLU[opcodes.OpNetworkSetParams]):
     def _Reserve(self, pool: network.AddressPool, address: str) -> None:
         try:
             pool.Reserve(address, external=True)
+            self._Hold(address)
         except errors.AddressPoolError as err:
             self.LogWarning(f"Cannot reserve IP address {address}: {err}")
+        except errors.OpPrereqError as err:
+            pool.Release(address, external=True)
+            self.LogWarning(f"Cannot reserve IP address {address}: {err.args[0]}", hint=err.hint)
 
     def _Unreserve(self, pool: network.AddressPool, address: str) -> None:
         if address == self._network.gateway:

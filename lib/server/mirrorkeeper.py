@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, objects, opcodes, runtime
 from ganeti.cmdlib.disk import mirrors
+from ganeti.params import disk as disk_params
 from ganeti.server.woken import WokenThread
 
 if TYPE_CHECKING:
@@ -173,12 +174,16 @@ class MirrorKeeper(WokenThread):
 def NeedsDecision(disk: objects.Disk, node: str, state: Mapping[str, Any] | None) -> bool:
     """Return whether what is recorded does not fit what the primary node says.
 
-    Its side is frozen, or writes alone without a record, or both sides are complete although there is one.
+    Its side is frozen, or one side lacks what is written and the record does not name it, or both sides are complete
+    although there is one.
     """
     if state is None:
         return False
     if state["primary"] and state["frozen"]:
-        return bool(state["local_uptodate"]) and not mirrors.BehindOn([disk], node)
-    if disk.behind is None:
-        return mirrors.IsOneLegged(dict(state)) or mirrors.IsAlone(dict(state))
-    return mirrors.IsComplete(dict(state))
+        return bool(state["local_uptodate"])
+    known = dict(state)
+    if mirrors.IsOneLegged(known) or mirrors.IsAlone(known):
+        return not mirrors.Names(disk, disk_params.OtherSide(disk, node))
+    if mirrors.IsServed(known):
+        return not mirrors.Names(disk, node)
+    return disk.behind is not None and mirrors.IsComplete(known)

@@ -13,6 +13,17 @@ def OwnStore(node_store_class: type[NodeStore] = NodeStore) -> NodeStore:
     return node_store_class(pathutils.STORE_FILE, hosts.OwnName(), uid=users.UserId(user), gid=users.GroupId(group))
 
 
+def HoldsCluster() -> bool:
+    """Return whether this node's copy of the store holds a cluster; a start that was refused leaves an empty one."""
+    if not runtime.Exists(pathutils.STORE_FILE):
+        return False
+    own = OwnStore()
+    try:
+        return own.GetState().last.seq > 0
+    finally:
+        own.Close()
+
+
 def NamedMaster() -> str | None:
     """Whom this node's copy of the store names as master, acknowledged or not; None where it cannot tell."""
     if not runtime.Exists(pathutils.STORE_FILE):

@@ -3,13 +3,14 @@
 ::
 
     main --> guard     not in a cluster, paused, or another program stops daemons: end
-         --> whole     every node: start its daemons, hooks, old keys of transfers, nodehealth
+         --> whole     every node: start its daemons (services), hooks, old keys of transfers, nodehealth
                |       master:     RAPI lives?, archive jobs, then one process for each group
                '--> group   rows from the master --> busy       which instances a job has, or is about to have
                                |                 --> decisions  what to start, clean up, leave alone: pure functions
                                |--> state        tries and boot ids, DATA/watcher.UUID.data
                                |--> status       RUN/instance-status
-                               '--> verifydisks  one job, and activation of what it reports
+                               |--> verifydisks  one job, and activation of what it reports
+                               '--> volumerepair repairs groups that have lost a disk; volumegroups: what it remembers of them
 
 Glossary
 

@@ -36,6 +36,19 @@ def test_the_only_copy_is_not_given_up_for_a_node_whose_storage_failed(seed: int
     assert not result.problem, Describe("mirrors", result, events=True)
 
 
+@pytest.mark.parametrize("seed", [672, 919])
+def test_the_only_copy_is_not_given_up_for_a_side_that_nobody_has_seen(seed: int) -> None:
+    """It was not set up, or its node did not say how it is, and the old primary was marked offline."""
+    result = Run(seed)
+    assert not result.problem, Describe("mirrors", result, events=True)
+
+
+def test_a_device_that_could_not_be_closed_is_no_excuse_for_writing_on_one_leg() -> None:
+    """It was open when the guest was started again, beside a side whose disk had failed meanwhile."""
+    result = Run(2078)
+    assert not result.problem, Describe("mirrors", result, events=True)
+
+
 def test_nobody_fails_over_to_a_side_without_data() -> None:
     """Its disk had failed, which nobody saw as the guest was down: a start there could not succeed."""
     result = Run(7001133)
@@ -43,9 +56,9 @@ def test_nobody_fails_over_to_a_side_without_data() -> None:
     assert any("is Diskless on target node b, its storage failed" in event for event in result.events)
 
 
-@pytest.mark.parametrize("seed", [700460, 700651])
+@pytest.mark.parametrize("seed", [700479, 700651])
 def test_nobody_removes_volumes_that_an_unanswered_call_has_put_to_use(seed: int) -> None:
-    """An exchange whose answer is lost goes on; a mirror that was made unheard is taken down before its volumes go."""
+    """What was made or exchanged although its call was not answered is used or taken down before its volumes go."""
     result = Run(seed)
     assert not result.problem, Describe("mirrors", result, events=True)
     assert any("unanswered" in event for event in result.events)

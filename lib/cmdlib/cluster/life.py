@@ -8,6 +8,7 @@ from ganeti import _autoconf, constants, errors, hosts, locking, opcodes, pathut
 from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, NoHooksLU, OpT
 from ganeti.cmdlib.common import ShareAll
 from ganeti.cmdlib.distribute import RedistributeAncillaryFiles, UploadFile
+from ganeti.cmdlib.node.switch import SetUpSwitch
 from ganeti.daemon import users
 from ganeti.rpc import resolver
 
@@ -25,7 +26,7 @@ class _ClusterLU(LogicalUnit[OpT]):
 
 
 class LUClusterPostInit(_ClusterLU[opcodes.OpClusterPostInit]):
-    """Runs the hooks after a cluster was made."""
+    """Sets up the master's Open vSwitch if it is to have one, and runs the hooks after a cluster was made."""
 
     REQ_BGL = True
 
@@ -33,6 +34,15 @@ class LUClusterPostInit(_ClusterLU[opcodes.OpClusterPostInit]):
         return ([], [self.snapshot.cluster.master_node])
 
     def Exec(self, feedback: Feedback) -> bool:
+        snapshot = self.snapshot
+        master = snapshot.nodes[snapshot.cluster.master_node]
+        trouble = (
+            f"The cluster is made, but the Open vSwitch of {master.name} could not be set up; set it up by hand, then use"
+            " 'gnt-cluster activate-master-ip'"
+        )
+        if SetUpSwitch(self, master, trouble):
+            # The master address may be on the switch, which was not there when the master started.
+            ActivateMasterIp(self).Warn("The master address could not be activated", self.LogWarning)
         return True
 
 

@@ -6,7 +6,7 @@
     CheckPrereq      what the cluster object becomes           cluster_values.NewValues
                      does that fit the rest?                   cluster_values.Check*
                      does that fit the nodes?                  here
-    Exec             one transaction; master address around it, candidates and the communication network after it
+    Exec             one transaction; master address around it, candidates after it
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from ganeti import constants, errors, locking, objects, opcodes, params, pathutils, runtime
 from ganeti.cmdlib import candidates, masterscript, policy
 from ganeti.cmdlib.allocation.ask import CheckOptions
-from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, Filled, LogicalUnit, ResultWithJobs
+from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, Filled, LogicalUnit
 from ganeti.cmdlib.cluster import values as changes
 from ganeti.cmdlib.cluster.life import ActivateMasterIp, DeactivateMasterIp
 from ganeti.cmdlib.common import ShareAll
@@ -28,9 +28,6 @@ from ganeti.config.draft import Draft
 from ganeti.params import disk
 from ganeti.utils.text import NiceSort
 
-# The network over which instances reach the metadata daemon (design-instance-communication of release 2.12).
-_COMMUNICATION_NET = {"network": "169.254.0.0/16", "network6": "fe80::/10", "mac_prefix": "52:54:00"}
-_COMMUNICATION_LINK = "communication_rt"
 # What only files on the nodes show.
 _SHOWN_BY_FILES = frozenset(
     ["modify_etc_hosts", "use_external_mip_script", "enabled_hypervisors", "hvparams", "os_hvp"]
@@ -85,6 +82,7 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
             changes.CheckNics(after)
         if self._values.get("use_external_mip_script"):
             masterscript.Check()
+        self._CheckDevice()
         self._CheckAllocators()
         self._CheckVolumeGroup()
         self._CheckDrbdHelper()
@@ -96,6 +94,20 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
                 self.LogWarning(
                     f"After the ipolicy change the following instances violate them: {', '.join(violating)}"
                 )
+
+    def _CheckDevice(self) -> None:
+        """Raise OpPrereqError if the master, on which this runs, has no such device, before the address is taken down."""
+        device, cluster = self._values.get("master_netdev"), self._after.cluster
+        # A script of the administrator may make its device; the nodes of a virtual cluster have no devices of their own.
+        if device is None or self.op.force or cluster.use_external_mip_script or pathutils.IsVirtual():
+            return
+        if not runtime.Exists(f"/sys/class/net/{device}"):
+            raise errors.OpPrereqError(
+                f"The master node has no network device '{device}': the master IP address stays on"
+                f" {self._before.cluster.master_netdev}",
+                errors.ECODE_ENVIRON,
+                hint="'ip link' shows the devices it has; --force records this one nevertheless",
+            )
 
     def _Online(self, vm_capable: bool = False) -> list[str]:
         nodes = self._before.nodes.values()
@@ -193,7 +205,7 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
 
     # --- doing it ---------------------------------------------------------------------------------------------------------
 
-    def Exec(self, feedback: Feedback) -> ResultWithJobs | None:
+    def Exec(self, feedback: Feedback) -> None:
         before = self._before.cluster
         # An administrator's script has no other way to change something than to stop and start.
         external = before.use_external_mip_script and "master_netmask" in self._values
@@ -212,11 +224,6 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
             RedistributeAncillaryFiles(self)
         if "candidate_pool_size" in self._values:
             candidates.MaintainPool(self)
-        if self._values.get("instance_communication_network"):
-            jobs = self._CommunicationJobs(self._values["instance_communication_network"])
-            if jobs:
-                return ResultWithJobs(jobs)
-        return None
 
     def _Store(self, draft: Draft) -> None:
         """Change the fields asked for on the newest object; others may have changed the rest of it meanwhile."""
@@ -240,10 +247,11 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
     def _BringAddressUp(self) -> None:
         result = ActivateMasterIp(self)
         if result.fail_msg:
-            device = self.snapshot.cluster.master_netdev
+            device, old = self.snapshot.cluster.master_netdev, self._before.cluster.master_netdev
+            other = f", or 'gnt-cluster modify --master-netdev={old}' goes back" if device != old else ""
             self.LogWarning(
                 f"Could not re-enable the master ip on {device}: {result.fail_msg}",
-                hint="'gnt-cluster activate-master-ip' when that is repaired",
+                hint=f"'gnt-cluster activate-master-ip' when that is repaired{other}",
             )
 
     def _ChangeNetmask(self, before: objects.Cluster) -> None:
@@ -255,30 +263,9 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
             before.master_netdev,
         )
         if result.fail_msg:
-            self.LogWarning(f"Could not change the master IP netmask: {result.fail_msg}")
-
-    def _CommunicationJobs(self, name: str) -> list[list[opcodes.OpCode]]:
-        """Return one job that makes the network, if it is missing, and connects it to the groups that lack it."""
-        snapshot = self.snapshot
-        network = snapshot.NetworkByName(name)
-        job: list[opcodes.OpCode] = []
-        if network is None:
-            job.append(opcodes.OpNetworkAdd(network_name=name, conflicts_check=True, **_COMMUNICATION_NET))
-        for group in snapshot.nodegroups.values():
-            connected = group.networks.get(network.uuid) if network is not None else None
-            if connected is None:
-                job.append(
-                    opcodes.OpNetworkConnect(
-                        group_name=group.name,
-                        network_name=name,
-                        network_mode=constants.NIC_MODE_ROUTED,
-                        network_link=_COMMUNICATION_LINK,
-                        conflicts_check=True,
-                    )
-                )
-            elif (connected.get("mode"), connected.get("link")) != (constants.NIC_MODE_ROUTED, _COMMUNICATION_LINK):
-                self.LogWarning(
-                    f"Network {name} is connected to group {group.name} in another way than instance communication"
-                    f" needs: mode {constants.NIC_MODE_ROUTED}, link {_COMMUNICATION_LINK}"
-                )
-        return [job] if job else []
+            self.LogWarning(
+                f"The new netmask {self.op.master_netmask} is recorded, but the address could not be given it now:"
+                f" {result.fail_msg}",
+                hint="it is used when the address is started: 'gnt-cluster deactivate-master-ip' (if it is up), then"
+                " 'gnt-cluster activate-master-ip'",
+            )

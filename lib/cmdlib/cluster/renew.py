@@ -5,13 +5,14 @@ What is to be done next is decided in ``renewal`` from what the nodes report; he
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ganeti import errors, locking, opcodes, pathutils, renewal, runtime, ssh
 from ganeti.cmdlib.base import Feedback, NoHooksLU
 from ganeti.cmdlib.candidates import PotentialCandidates
-from ganeti.renewal import NEXT, SECRETS, Goal, Phase, Report, Step
+from ganeti.renewal import NEXT, SECRETS, Goal, Phase, Report
 from ganeti.utils.text import NiceSort, Repeated
 
 if TYPE_CHECKING:
@@ -24,15 +25,8 @@ _LISTED_WITHIN = 30.0
 _STEP = 0.3
 # Every daemon has seen what was staged, before it is used; and what is used, before the old one is withdrawn.
 _SETTLE = 2 * renewal.SEEN_WITHIN
-# How often one phase is tried on nodes that answer and do not end it.
+# How often one phase is tried in a run on nodes that answer and do not end it, and how often a silent node is asked.
 _TRIES = 3
-
-_WORDS = {
-    "cluster_certificate": "--new-cluster-certificate",
-    "node_certificates": "--new-node-certificates",
-    "confd_hmac_key": "--new-confd-hmac-key",
-    "renew_ssh_keys": "--new-ssh-keys",
-}
 
 
 class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
@@ -64,6 +58,7 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
         self._online = [node.uuid for node in root.nodes.values() if not node.offline]
         kind, bits = self.op.ssh_key_type, self.op.ssh_key_bits
         if self.op.renew_ssh_keys:
+            renewal.CheckManagesSsh(root.cluster.modify_ssh_setup)
             kind = kind or root.cluster.ssh_key_type
             if bits is None:
                 bits = root.cluster.ssh_key_bits if kind == root.cluster.ssh_key_type else ssh.DEFAULT_BITS[kind]
@@ -73,9 +68,7 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
         self._ssh_key = (kind, bits)
 
     def Exec(self, feedback: Feedback) -> None:
-        asked = [
-            kind for kind, on in (("cluster", self.op.cluster_certificate), ("confd", self.op.confd_hmac_key)) if on
-        ]
+        asked = [kind for kind, secret in SECRETS.items() if getattr(self.op, secret.parameter)]
         self._TellOffline()
         if asked or self.op.node_certificates:
             Renewal(self, self._online, asked, self.op.node_certificates, self._Again()).Run()
@@ -83,8 +76,9 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
             self._RenewSshKeys()
 
     def _Again(self) -> str:
-        words = [word for name, word in _WORDS.items() if getattr(self.op, name)]
-        return _Command([*words, *self._KeyWords()])
+        words = [secret.option for secret in renewal.ALL if getattr(self.op, secret.parameter)]
+        ssh_words = [renewal.SSH_OPTION, *self._KeyWords()] if self.op.renew_ssh_keys else []
+        return renewal.Command([*words, *ssh_words])
 
     def _KeyWords(self) -> list[str]:
         """Return the options that say which SSH keys are wanted."""
@@ -107,9 +101,6 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
     def _RenewSshKeys(self) -> None:
         root = self.snapshot
         cluster = root.cluster
-        if not cluster.modify_ssh_setup:
-            self.LogWarning("This cluster does not manage the SSH keys of its nodes: they were not renewed")
-            return
         kind, bits = self._ssh_key
         assert kind is not None and bits is not None
         self.LogInfo(f"Renewing SSH keys (type {kind}, {bits} bits)")
@@ -124,7 +115,7 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
             kind,
             bits,
         ).values()
-        again = _Command(["--new-ssh-keys", *self._KeyWords()])
+        again = renewal.Command([renewal.SSH_OPTION, *self._KeyWords()])
         result.Raise(f"Could not renew the SSH keys; once that is repaired, {again} continues")
         failures = result.payload or []
         for name, problem in failures:
@@ -172,10 +163,12 @@ class Renewal:
         unfinished = {kind: renewal.Unfinished(held) for kind, held in own.secrets.items()}
         secrets = {kind: digest for kind, digest in unfinished.items() if digest is not None}
         for kind in secrets:
-            self._lu.LogInfo(f"Continuing the renewal of {SECRETS[kind].name} that was interrupted")
+            self._lu.LogInfo(f"Continuing the renewal of the {SECRETS[kind].name} that was interrupted")
+        if not self._clients and any(has is not None and has.client.next is not None for has in self._reports.values()):
+            self._lu.LogInfo("Continuing the renewal of the certificates of nodes that was interrupted")
         silent = [uuid for uuid, report in self._reports.items() if report is None]
         if silent and not secrets:
-            self._Stop(silent, "nothing was changed")
+            self._Stop(silent, "did not answer", changed=False)
         secrets |= {kind: self._Make(kind) for kind in self._asked if kind not in secrets}
         renewed = {uuid: has.client.current for uuid, has in self._reports.items() if has is not None}
         candidates = {uuid for uuid in self._online if self._root.nodes[uuid].master_candidate}
@@ -183,62 +176,59 @@ class Renewal:
         self._Pursue()
 
     def _Pursue(self) -> None:
-        before: Phase | None = None
-        tries = 0
+        # Counted over the whole run, or a node that alternates its answers could send it back and forth between phases for ever.
+        tries: Counter[Phase] = Counter()
         while True:
             self._reports = self._Look()
             step = renewal.Next(self._reports, self._goal)
             if step is None:
                 return
-            tries = tries + 1 if step.phase is before else 1
-            if step.phase is not before:
-                self._Tell(step)
-            if not step.nodes or tries > _TRIES + (step.phase is Phase.WITHDRAW):
-                self._Stop([*step.nodes, *step.unknown], f"before every node {step.phase.value}")
-            before = step.phase
+            if not step.nodes:
+                self._Stop(step.unknown, "did not answer")
+            tries[step.phase] += 1
+            if tries[step.phase] == 1:
+                self._lu.LogInfo(f"Phase {step.phase.number}: each node {step.phase.value}")
+            if tries[step.phase] > _TRIES + (step.phase is Phase.WITHDRAW):
+                what = f"did not complete phase {step.phase.number} (each node {step.phase.value})"
+                self._Stop([*step.nodes, *step.unknown], what)
             self._act[step.phase](step.nodes)
 
-    def _Tell(self, step: Step) -> None:
-        self._lu.LogInfo(f"Phase {list(Phase).index(step.phase) + 1} of {len(Phase)}: each node {step.phase.value}")
-
     def _Look(self) -> dict[str, Report | None]:
-        """Ask every node; those that do not answer are asked again, as a busy machine is no reason to stop half-way."""
+        """Ask every node, and those that do not answer again: a busy machine is no reason to stop half-way."""
         found: dict[str, Report | None] = dict.fromkeys(self._online)
         for left in reversed(range(_TRIES)):
             silent = [uuid for uuid, report in found.items() if report is None]
             for uuid, result in self._lu.rpc.call_crypto_look(silent).items() if silent else ():
                 found[uuid] = None if result.fail_msg else renewal.ReadReport(result.payload)
                 if found[uuid] is None:
-                    self._failures[uuid] = result.fail_msg or "its answer makes no sense"
+                    self._failures[uuid] = result.fail_msg or "it sent a report that is not valid"
             if None not in found.values() or not left:
                 break
             runtime.Sleep(renewal.SEEN_WITHIN)
         return found
 
-    def _Stop(self, nodes: Sequence[str], where: str) -> None:
+    def _Stop(self, nodes: Sequence[str], what: str, changed: bool = True) -> NoReturn:
         """End the run; nobody is locked out, as each phase has begun only after all nodes had ended the one before."""
-        names = []
+        names = NiceSort(self._root.nodes[uuid].name for uuid in nodes)
         for uuid in nodes:
             name = self._root.nodes[uuid].name
-            names.append(name)
             problem = self._failures.get(uuid, "it did not carry out the call")
             self._lu.LogWarning(f"Node {name}: {problem}", hint=_Hint(name, self._again))
-        raise errors.OpExecError(
-            f"The renewal stopped at {', '.join(NiceSort(names))}: {where}; old and new keys are accepted until"
-            f" {self._again} has completed it"
-        )
+        who = f"{'Node' if len(names) == 1 else 'Nodes'} {', '.join(names)}"
+        after = f"Old and new keys stay accepted; {self._again} continues" if changed else "Nothing was changed"
+        raise errors.OpExecError(f"{who} {what}. {after}")
 
     # --- phases -----------------------------------------------------------------------------------------------------------
 
     def _Make(self, kind: str) -> str:
         """Make a new secret and return its digest; the master's node is the first that keeps it."""
-        self._lu.LogInfo(f"Making {SECRETS[kind].name} anew")
+        self._lu.LogInfo(f"Making a new {SECRETS[kind].name}")
         content = renewal.Make(kind)
         digest = renewal.Digest(kind, content.encode())
         self._made[digest] = content
         [result] = self._lu.rpc.call_crypto_stage([self._master], kind, content).values()
         result.Raise(
-            f"The master's own node daemon does not accept {SECRETS[kind].name}; once that is repaired,"
+            f"The master's own node daemon does not accept the new {SECRETS[kind].name}; once that is repaired,"
             f" {self._again} continues"
         )
         return digest
@@ -265,7 +255,7 @@ class Renewal:
         return report is not None and digest in (report.secrets[kind].current, report.secrets[kind].next)
 
     def _Certify(self, nodes: Sequence[str]) -> None:
-        self._Note(self._lu.rpc.call_crypto_certify(list(nodes)))
+        self._Note(self._lu.rpc.call_crypto_certify(list(nodes), self._goal.secrets.get(renewal.CLUSTER)))
 
     def _List(self, nodes: Sequence[str]) -> None:
         del nodes
@@ -273,12 +263,9 @@ class Renewal:
         both, _ = renewal.Accepted(self._reports, self._goal)
         self._lu.cfg.SetCandidateCerts(certs)
         self._Await(lambda has: both <= has.listed)
-        runtime.Sleep(_SETTLE)
 
     def _Activate(self, nodes: Sequence[str]) -> None:
-        if not self._goal.renewed and renewal.CLUSTER not in self._goal.secrets:
-            # Otherwise the list of certificates has taken as long.
-            runtime.Sleep(_SETTLE)
+        runtime.Sleep(_SETTLE)
         self._Note(self._lu.rpc.call_crypto_activate(list(nodes), dict(self._goal.secrets)))
         runtime.Sleep(_SETTLE)
 
@@ -330,10 +317,6 @@ class Renewal:
             if all(has is not None and arrived(has) for has in reports.values()):
                 return
             runtime.Sleep(_STEP)
-
-
-def _Command(words: Sequence[str]) -> str:
-    return "'" + " ".join(["gnt-cluster", "renew-crypto", *words]) + "'"
 
 
 def _Hint(name: str, again: str) -> str:

@@ -8,7 +8,23 @@ from typing import Any
 
 from ganeti import constants, errors, objects, params, uidpool
 from ganeti.cmdlib import policy
-from ganeti.cmdlib.common import CheckNoProblems, ForceNdParams, ForceNodeState, ForceTypes, Invalid, MergeNodeState
+from ganeti.cmdlib.cluster.valuechecks import (
+    CheckChoice,
+    CheckCompressionTools,
+    CheckImage,
+    CheckInterface,
+    CheckNetmask,
+    CheckVolumeGroup,
+)
+from ganeti.cmdlib.common import (
+    CheckNoProblems,
+    ForceNdParams,
+    ForceNodeState,
+    ForceTypes,
+    Invalid,
+    MergeNodeState,
+    NoCommunication,
+)
 from ganeti.cmdlib.instance.base import CheckBeLimits, CheckHvSyntax
 from ganeti.config.values import NormalizeMACPrefix
 from ganeti.objects.base import Freeze
@@ -42,7 +58,6 @@ _AS_GIVEN = (
     "enabled_user_shutdown",
     "instance_communication_network",
 )
-_TOOL_NAME = re.compile(r"[-_a-zA-Z0-9]+")
 _OS_LISTS = ("hidden_os", "blacklisted_os")
 _ADD, _REMOVE = "add", "remove"
 _MAX_INTERVAL = 10**15  # microseconds
@@ -56,33 +71,27 @@ def CheckSimple(op: Any, cluster: objects.Cluster) -> None:
     ):
         chosen = getattr(op, name)
         if chosen is not None:
-            _CheckChoice(name, chosen, known)
+            CheckChoice(name.removeprefix("enabled_").replace("_", " "), chosen, known)
     for name in ("uid_pool", "add_uids", "remove_uids"):
         if getattr(op, name):
             uidpool.CheckUidPool(getattr(op, name))
     if op.master_netmask is not None:
-        highest = 128 if cluster.primary_ip_family == constants.IP6_FAMILY else 32
-        if not 0 < op.master_netmask <= highest:
-            raise Invalid(f"CIDR netmask {op.master_netmask} is not valid: it must be 1 to {highest}")
+        CheckNetmask(op.master_netmask, cluster.primary_ip_family)
     for name in ("install_image", "zeroing_image"):
-        image = getattr(op, name)
-        if image and not (checks.IsAbsNormPath(image) or checks.IsUrl(image)):
-            raise Invalid(f"{name} must be an absolute path or a URL, not '{image[:80]}'")
-    for name in op.compression_tools or ():
-        if not _TOOL_NAME.fullmatch(name):
-            raise Invalid(f"Invalid compression tool name '{name[:60]}': letters, digits, - and _ are allowed")
+        CheckImage(name, getattr(op, name) or "")
+    CheckCompressionTools(op.compression_tools or ())
     if op.mac_prefix:
         op.mac_prefix = NormalizeMACPrefix(op.mac_prefix)
-    if op.vg_name and not checks.IsVolumeGroupName(op.vg_name):
-        raise Invalid(
-            f"'{op.vg_name[:60]}' is not a valid name of a volume group: letters, digits and + _ . - are allowed"
-        )
+    if op.vg_name:
+        CheckVolumeGroup(op.vg_name)
     if op.max_running_jobs is not None and op.max_running_jobs > constants.MAX_RUNNING_JOBS:
         raise Invalid(
             f"{_Short(op.max_running_jobs)} jobs cannot run at a time: at most {constants.MAX_RUNNING_JOBS} can"
         )
-    if op.master_netdev is not None and not checks.IsInterfaceName(op.master_netdev):
-        raise Invalid(f"'{op.master_netdev[:60]}' is not a valid name of a network interface")
+    if op.master_netdev is not None:
+        CheckInterface(op.master_netdev)
+    if op.instance_communication_network:
+        raise NoCommunication()
     for pattern in op.reserved_lvs or ():
         _CheckPattern(pattern)
     _CheckCollectors(op)
@@ -91,17 +100,6 @@ def CheckSimple(op: Any, cluster: objects.Cluster) -> None:
 def _Short(number: int) -> str:
     text = str(number)
     return text if len(text) <= 20 else f"{text[:17]}..."
-
-
-def _CheckChoice(name: str, chosen: list[str], known: Any) -> None:
-    what = name.removeprefix("enabled_").replace("_", " ")
-    if not chosen:
-        raise Invalid(f"Enabled {what} list must contain at least one member")
-    unknown = [value for value in chosen if value not in known]
-    if unknown:
-        raise Invalid(f"Enabled {what} contains invalid entries: {', '.join(unknown)}")
-    if len(set(chosen)) != len(chosen):
-        raise Invalid(f"Enabled {what} list contains duplicates: {', '.join(chosen)}")
 
 
 def _CheckPattern(pattern: str) -> None:
@@ -135,6 +133,10 @@ def NewValues(snapshot: objects.Snapshot, op: Any) -> dict[str, Any]:
         values["mac_prefix"] = op.mac_prefix
     values.update(_Hypervisors(cluster, op))
     values.update(_Instances(cluster, op))
+    if "diskparams" in values:
+        after = snapshot.WithObject(cluster.Replace(diskparams=values["diskparams"]))
+        for group in (None, *snapshot.nodegroups.values()):
+            CheckFilledDiskParams(after, group, op.diskparams)
     values.update(_Nodes(cluster, op))
     values.update(_Uids(cluster, op))
     values.update(_Collectors(cluster, op))
@@ -230,6 +232,18 @@ def UpdatedDiskParams(
         CheckNoProblems(disk.SyntaxProblems(template, own))
         result[template] = own
     return {template: own for template, own in result.items() if own or not defaults}
+
+
+def CheckFilledDiskParams(
+    snapshot: objects.Snapshot, group: objects.NodeGroup | None, templates: Collection[str]
+) -> None:
+    """Raise OpPrereqError if parameters of these templates do not go together where they are used.
+
+    ``group``: None for what the cluster says alone.
+    """
+    filled = params.FillDiskParams(snapshot, group)
+    for template in templates:
+        CheckNoProblems(disk.SyntaxProblems(template, filled[template]), "" if group is None else group.label)
 
 
 def _OsParams(old: Mapping[str, Mapping[str, str]], changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -347,7 +361,11 @@ def CheckStorage(before: objects.Snapshot, after: objects.Snapshot, op: Any) -> 
         raise Invalid(f"Cannot disable drbd helper while drbd-based instances exist: {_Having(before, helped)}")
     changed = op.drbd_helper is not None or op.enabled_disk_templates is not None
     if enabled & helped and changed and not after.cluster.drbd_usermode_helper:
-        raise Invalid("Cannot enable disk template drbd without a usermode helper: pass --drbd-usermode-helper")
+        raise Invalid(
+            "Cannot enable disk template drbd without a usermode helper: pass --drbd-usermode-helper="
+            f"{disk.DEFAULT_DRBD_HELPER}, which does nothing, and load the module with it on every node"
+            f" ('modprobe drbd usermode_helper={disk.DEFAULT_DRBD_HELPER}')"
+        )
 
 
 def FileDirectories() -> dict[str, str]:

@@ -6,17 +6,18 @@ from collections.abc import Collection
 from typing import Any
 
 from ganeti import constants, locking, objects, opcodes, params, pathutils, runtime, x509
-from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, NoHooksLU, ResultWithJobs
+from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, Filled, LogicalUnit, NoHooksLU, ResultWithJobs
 from ganeti.cmdlib.cluster import verify_again, verify_calls, verify_ssh
 from ganeti.cmdlib.cluster.verify_look import GroupLook, HypervisorParameterSets
 from ganeti.cmdlib.cluster.verify_report import CLUSTER, NODE, Look, Report
 from ganeti.cmdlib.common import ExpandGroup, ShareAll, StillThere
 from ganeti.params import disk as disk_params
 from ganeti.params import hv, hv_kvm
-from ganeti.utils.text import NiceSort
+from ganeti.utils.text import Counted, JoinFirst, NiceSort
 
 _PEM_LIMIT = 1 << 20
 _NAMES_SHOWN = 3
+_DETACHED_SHOWN = 50
 # Seconds for one call, and for all, of a look that holds no locks.
 _CALL_SECONDS, _LOOK_SECONDS = 180.0, 900.0
 _CALL_SECONDS_IF_SOME_HANG = 30.0
@@ -90,6 +91,7 @@ class LUClusterVerifyConfig(NoHooksLU[opcodes.OpClusterVerifyConfig]):
         report.Heading("Verifying hypervisor parameters")
         self._CheckHypervisorParameters(report, snapshot)
         self._CheckUsers(report, snapshot)
+        self._NameDetached(report, snapshot)
         report.Heading("Verifying all nodes belong to an existing group")
         for node in snapshot.nodes.values():
             if node.group not in snapshot.nodegroups:
@@ -156,11 +158,25 @@ class LUClusterVerifyConfig(NoHooksLU[opcodes.OpClusterVerifyConfig]):
             and params.FillHV(snapshot, inst).get("security_model", hv_kvm.SECURITY_NONE) == hv_kvm.SECURITY_NONE
         )
         if as_root:
-            shown = ", ".join(as_root[:_NAMES_SHOWN]) + (", ..." if len(as_root) > _NAMES_SHOWN else "")
+            shown = JoinFirst(as_root, _NAMES_SHOWN)
             report.Notice(
-                f"QEMU runs as root for {len(as_root)} instance(s) ({shown}): security_model is 'none'. Each gets a user of its"
+                f"QEMU runs as root for {Counted(len(as_root), 'instance')} ({shown}): security_model is 'none'. Each gets a user of its"
                 " own at its next start after 'gnt-cluster modify --add-uids 5000-5099' and"
                 " 'gnt-cluster modify -H kvm:security_model=pool'"
+            )
+
+    def _NameDetached(self, report: Report, snapshot: objects.Snapshot) -> None:
+        """Say which disks no instance has: nothing else shows them."""
+        detached = [
+            f"{disk.uuid} ({', '.join([*filter(None, [disk.name]), disk.dev_type, f'{disk.size} MiB'])})"
+            for disk in snapshot.disks.values()
+            if snapshot.DiskOwner(disk.uuid) is None
+        ]
+        if detached:
+            report.Notice(
+                f"{Counted(len(detached), 'disk')} {'is' if len(detached) == 1 else 'are'} detached:"
+                f" {JoinFirst(sorted(detached), _DETACHED_SHOWN)}; 'gnt-instance modify --disk attach:uuid=UUID INSTANCE'"
+                " attaches one, also so that it can be removed"
             )
 
 
@@ -215,6 +231,8 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
                 f" 'gnt-cluster verify --node-group {self.op.group_name}' looks again"
             )
         self._Notes(look)
+        if "hvparam_assessment" not in self.op.skip_checks:
+            self._AssessParameters(look)
         return not report.bad
 
     def _LookFirst(self, report: Report) -> tuple[GroupLook, Look]:
@@ -256,6 +274,18 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         for count, text in counts:
             if count:
                 self._report.Notice(f"{count} {text}")
+
+    def _AssessParameters(self, look: GroupLook) -> None:
+        """Name hypervisor parameters that are permitted and seldom wanted.  Not findings: a healthy cluster may have them."""
+        concerned: dict[str, list[str]] = {}
+        for inst in look.instances:
+            if inst.forthcoming:
+                continue
+            for text in hv.Assess(Filled(inst.hypervisor), params.FillHV(look.snapshot, inst)):
+                concerned.setdefault(text, []).append(Filled(inst.name))
+        for text, names in concerned.items():
+            shown = JoinFirst(NiceSort(names), _NAMES_SHOWN)
+            self._report.Notice(f"Hypervisor parameters of {Counted(len(names), 'instance')} ({shown}): {text}")
 
     def HooksCallBack(self, phase: str, results: Any, feedback: Feedback, lu_result: Any) -> Any:
         """Report failing hooks as findings."""

@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import renewal, x509
 from ganeti.cmdlib.cluster.verify_report import NODE
-from ganeti.renewal import CLUSTER, CONFD, SECRETS
+from ganeti.renewal import CLIENT, CLUSTER, SECRETS
 
 if TYPE_CHECKING:
     from ganeti import objects
     from ganeti.cmdlib.cluster.verify_report import Report
     from ganeti.rpc import RpcResult
 
-_COMMANDS = {
-    CLUSTER: "'gnt-cluster renew-crypto --new-cluster-certificate'",
-    CONFD: "'gnt-cluster renew-crypto --new-confd-hmac-key'",
-}
-_CLIENT_COMMAND = "'gnt-cluster renew-crypto --new-node-certificates'"
+_CLIENT_COMMAND = renewal.Command([CLIENT.option])
 
 
 def CheckKeys(report: Report, snapshot: objects.Snapshot, results: Mapping[str, RpcResult]) -> None:
@@ -33,7 +29,8 @@ def CheckKeys(report: Report, snapshot: objects.Snapshot, results: Mapping[str, 
             continue
         name = snapshot.nodes[uuid].name
         for kind, problem in Problems(has, master).items():
-            report.Error("ECLUSTERCERT", NODE, name, f"{problem}; {_COMMANDS[kind]} completes the renewal")
+            command = renewal.Command([SECRETS[kind].option])
+            report.Error("ECLUSTERCERT", NODE, name, f"{problem}; {command} completes the renewal")
         staged = snapshot.cluster.candidate_certs.get(uuid + renewal.NEXT)
         if has.client.next is not None or staged is not None:
             text = f"it has a staged certificate that is not used yet; {_CLIENT_COMMAND} completes the renewal"
@@ -80,11 +77,11 @@ def Problems(has: renewal.Report, master: renewal.Report | None) -> dict[str, st
     for kind, held in has.secrets.items():
         name = SECRETS[kind].name
         if master is not None and held.current != master.secrets[kind].current:
-            problems[kind] = f"it does not use {name} that the master uses"
+            problems[kind] = f"it does not use the {name} that the master uses"
         elif held.old is not None:
-            problems[kind] = f"it still accepts the one before {name} in use"
+            problems[kind] = f"it still accepts the replaced {name}"
         elif held.next is not None:
-            problems[kind] = f"it accepts another one beside {name} in use"
+            problems[kind] = f"it accepts a new {name} that is not used yet"
     held, client = has.secrets[CLUSTER], has.client
     if CLUSTER not in problems and client.signer is not None and client.signer != held.current:
         problems[CLUSTER] = "its certificate was signed with an old cluster certificate"

@@ -215,11 +215,6 @@ class LUClusterRepairDiskSizes(NoHooksLU[opcodes.OpClusterRepairDiskSizes]):
             if result.fail_msg:
                 self.LogWarning(f"Node {result.node_name} did not report the sizes of disks: {result.fail_msg}")
                 continue
-            if len(result.payload) != len(entries):
-                self.LogWarning(
-                    f"Node {result.node_name} told the sizes of {len(result.payload)} disks, asked was for {len(entries)}"
-                )
-                continue
             for (instance, index, disk), dimensions in zip(entries, result.payload, strict=True):
                 if dimensions is None:
                     self.LogWarning(f"Disk {index} of instance {instance.name} did not return size information")

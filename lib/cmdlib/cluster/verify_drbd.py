@@ -86,8 +86,8 @@ def _CheckMinors(report: Report, image: NodeImage, snapshot: objects.Snapshot, i
             "ENODEDRBD",
             NODE,
             node,
-            f"DRBD minor {minor} is in use, but belongs to no disk of the cluster; look at it there with"
-            f" 'drbdsetup show {minor}', and if nobody needs it, end it with 'drbdsetup down resource{minor}'",
+            f"DRBD minor {minor} is in use, but belongs to no disk of the cluster; 'drbdsetup show {minor}' there names its"
+            f" resource; if that is resource{minor} and nobody needs it, 'drbdsetup down resource{minor}' ends it",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from ganeti import objects, pathutils, runtime, ssconf
+from ganeti import objects, pathutils, renewal, runtime, ssconf
 from ganeti.cmdlib.cluster.verify_report import CLUSTER, NODE, Report
 from ganeti.cmdlib.distribute import FilesOfAll, FilesOfRapi
 from ganeti.params import hv
@@ -45,7 +45,9 @@ def Rules(snapshot: objects.Snapshot) -> list[FileRule]:
     rules += [FileRule(path(pathutils.SsconfFile(key)), everybody, view=True) for key in ssconf.KEYS]
     rules += [
         FileRule(path(name), everybody, optional=name == pathutils.EXTRA_FILES_LIST)
-        for name in [pathutils.NODED_CERT_FILE, *FilesOfAll(snapshot.cluster)]
+        for name in dict.fromkeys(
+            [*(secret.path for secret in renewal.SECRETS.values()), *FilesOfAll(snapshot.cluster)]
+        )
     ]
     rules += [FileRule(path(name), able, optional=name == pathutils.RAPI_USERS_FILE) for name in FilesOfRapi()]
     return rules + [

@@ -102,6 +102,7 @@ class GroupLook:
         self._CheckInstances(snapshot, images)
         self._CheckStates(snapshot, images)
         self._CheckDisks(snapshot, names, images)
+        verify_storage.CheckFiles(report, snapshot, self.instances, answers)
         verify_tags.CheckExclusion(report, snapshot, members)
         if "nplusone_mem" not in self._op.skip_checks:
             report.Heading("Verifying N+1 Memory redundancy")
@@ -194,6 +195,7 @@ class GroupLook:
         }
         request.update(verify_lvm.Questions(snapshot, members))
         request.update(verify_drbd.Questions(cluster))
+        request.update(verify_storage.Questions(snapshot, self.instances))
         request.update(self._about_keys)
         if cluster.modify_ssh_setup:
             request["nodelist"] = [

@@ -107,12 +107,19 @@ def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[object
             if filled:
                 report.Warning(_CODE, INSTANCE, name, f"{text} and is being filled again")
             else:
+                elsewhere = f"'gnt-instance replace-disks -n NODE {name}' to have the copy on another node"
+                if mirrors.Names(disk, primary):
+                    # All that is written is on the other node.
+                    elsewhere = (
+                        f"'gnt-instance replace-disks -a {name}' to have it made again there, or 'gnt-instance failover {name}'"
+                        " to run the instance where the good copy is"
+                    )
                 report.Error(
                     _CODE,
                     INSTANCE,
                     name,
-                    f"{text}: only one copy is good; bring the node back and use 'gnt-instance activate-disks {name}',"
-                    f" or 'gnt-instance replace-disks -n NODE {name}' to have the copy on another node",
+                    f"{text}: only one copy is good; bring the node back and use 'gnt-instance activate-disks {name}', or"
+                    f" {elsewhere}",
                 )
 
 

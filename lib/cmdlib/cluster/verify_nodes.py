@@ -148,7 +148,7 @@ def CheckStoragePaths(report: Report, name: str, answer: Mapping[str, Any], is_m
             NODE,
             name,
             f"Found forbidden file storage paths: {', '.join(forbidden)}; remove them from"
-            f" {pathutils.FILE_STORAGE_PATHS_FILE}, then run 'gnt-cluster redist-conf'",
+            f" {pathutils.FILE_STORAGE_PATHS_FILE}, then run 'gnt-cluster copyfile {pathutils.FILE_STORAGE_PATHS_FILE}'",
         )
     else:
         report.ErrorIf(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import shlex
 from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 _LOCAL_STATES = {constants.LDS_SYNC: "being synchronized", constants.LDS_FAULTY: "faulty"}
 # Disks that exist in the same way whether they are in use or not.
+_FILES = "instance-files"
 _SEEN_WHEN_UNUSED = disk_params.With(file_based=True)
 
 
@@ -49,7 +52,7 @@ def AskForDisks(
     failed: dict[str, str] = {}
     for uuid, rows in sorted(wanted.items()):
         result = results[uuid]
-        if result.fail_msg or not _Fits(result.payload, len(rows)):
+        if result.fail_msg or not all(_IsRow(row) for row in result.payload):
             failed[uuid] = result.fail_msg or "the node sent an invalid answer"
             continue
         findings += [
@@ -59,12 +62,8 @@ def AskForDisks(
     return findings, failed
 
 
-def _Fits(payload: Any, count: int) -> bool:
-    return isinstance(payload, list) and len(payload) == count and all(_IsRow(row) for row in payload)
-
-
-def _IsRow(row: Any) -> bool:
-    return isinstance(row, list) and len(row) == 2 and isinstance(row[1], dict if row[0] is True else str)
+def _IsRow(row: list[Any]) -> bool:
+    return isinstance(row[1], dict if row[0] else str)
 
 
 def _Problem(row: list[Any]) -> str | None:
@@ -94,3 +93,57 @@ def CheckDisks(
         code = "EINSTANCEFAULTYDISK" if finding.instance.disks_active else "EINSTANCEMISSINGDISK"
         text = f"disk/{finding.number} on node {names[finding.node]}: {finding.problem}"
         report.ErrorIf(finding.problem, code, INSTANCE, finding.instance.name, text)
+
+
+def Questions(snapshot: objects.Snapshot, instances: Iterable[objects.Instance]) -> dict[str, Any]:
+    """Return what the primary nodes are asked about files: {} where no disks are files."""
+    tops = [
+        getattr(snapshot.cluster, template.directory)
+        for name, template in disk_params.TEMPLATES.items()
+        if template.name_in_path and template.directory and name in snapshot.cluster.enabled_disk_templates
+    ]
+    if not any(tops):
+        return {}
+    wanted: dict[str, set[str]] = {}
+    for inst in instances:
+        # A conversion makes the new files where none of the disks is yet.
+        folders = {posixpath.join(top, str(inst.name)) for top in tops if top}
+        folders.update(posixpath.dirname(path) for path in _Paths(snapshot.InstanceDisks(inst)))
+        wanted.setdefault(snapshot.NodeName(str(inst.primary_node)), set()).update(folders)
+    return {_FILES: {name: sorted(folders) for name, folders in wanted.items()}}
+
+
+def CheckFiles(
+    report: Report, snapshot: objects.Snapshot, instances: Iterable[objects.Instance], answers: Mapping[str, Any]
+) -> None:
+    """Report files in the directories of instances that are nobody's, such as the copies of a conversion that was cut off.
+
+    A file with the name of a disk is that disk's, wherever it lies: a change of the instance's name, or detaching, may have been cut
+    off.
+    """
+    known = {posixpath.basename(path) for path in _Paths(snapshot.disks.values())}
+    for inst in instances:
+        result = answers.get(str(inst.primary_node))
+        if result is None or result.fail_msg:
+            continue
+        for folder, names in sorted((result.payload.get(_FILES) or {}).items()):
+            if posixpath.basename(folder) != inst.name:
+                continue
+            for name in names:
+                path = shlex.quote(posixpath.join(folder, name))
+                report.ErrorIf(
+                    name not in known,
+                    "ENODEORPHANLV",
+                    INSTANCE,
+                    inst.name,
+                    f"{path} on node {result.node_name} belongs to no disk of the cluster: it may be left over from a job that"
+                    f" was cut off, such as a conversion; if nobody needs it, run 'rm -r {path}' there",
+                )
+
+
+def _Paths(disks: Iterable[objects.Disk]) -> list[str]:
+    return [
+        str(disk.logical_id[1])
+        for disk in disks
+        if not disk.forthcoming and disk_params.TEMPLATES[disk.dev_type].name_in_path
+    ]

@@ -2,6 +2,8 @@
 
 * generate -- disk objects out of what was asked for
 * devices -- making, assembling, taking down, wiping, waiting for synchronization
+* mirrors -- the two sides of mirrors: which of them count, and what each says of the other
+* settle -- deciding which sides count
 * reserved -- those of forthcoming instances, and what an interrupted commit has left of them
 * convert -- another template
 * grow, recreate, replace -- the units of these names

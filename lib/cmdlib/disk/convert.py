@@ -17,6 +17,7 @@ from ganeti.cmdlib.disk.devices import (
     DiskNodes,
     Parts,
     RemovalByHand,
+    RemoveEmptied,
     ShutdownDisks,
     Undo,
     WaitForSync,
@@ -208,17 +209,19 @@ class Conversion:
             result = lu.rpc.call_blockdev_remove(secondary, (disk, instance))
             result.Warn(
                 f"Could not remove block device {disk.iv_name} on node {result.node_name}, continuing anyway",
-                functools.partial(lu.LogWarning, hint=RemovalByHand(disk)),
+                functools.partial(lu.LogWarning, hint=RemovalByHand(disk, secondary)),
             )
         feedback("Removing unneeded volumes on the primary node...")
         for disk in old_disks:
             # The mirror itself and its metadata; the data volume is the instance's disk now.
-            for part in (disk.Replace(children=()), disk.children[1]):
-                result = lu.rpc.call_blockdev_remove(instance.primary_node, (part, instance))
-                result.Warn(
-                    f"Could not remove metadata for {disk.iv_name} on node {result.node_name}, continuing anyway",
-                    functools.partial(lu.LogWarning, hint=RemovalByHand(disk.children[1])),
-                )
+            left = disk.Replace(children=[disk.children[1]])
+            result = lu.rpc.call_blockdev_shutdown(instance.primary_node, (disk, instance))
+            if not result.fail_msg:
+                result = lu.rpc.call_blockdev_remove(instance.primary_node, (disk.children[1], instance))
+            result.Warn(
+                f"Could not remove metadata for {disk.iv_name} on node {result.node_name}, continuing anyway",
+                functools.partial(lu.LogWarning, hint=RemovalByHand(left, instance.primary_node)),
+            )
 
     def _Copy(self, feedback: Feedback, release: Callable[[], None]) -> None:
         """Between all others: new disks are made, filled from the old ones, and take their place."""
@@ -230,6 +233,7 @@ class Conversion:
             self._Fill(feedback, old_disks, new_disks)
         except errors.GenericError:
             Undo(lu, made, instance)
+            RemoveEmptied(lu, instance, new_disks[0])
             raise
         old_nodes = {disk.uuid: DiskNodes(lu, instance, disk) for disk in old_disks}
         self._Store(new_disks)
@@ -240,8 +244,9 @@ class Conversion:
                 result = lu.rpc.call_blockdev_remove(node_uuid, (disk, instance))
                 result.Warn(
                     f"Failed to remove block device {disk.iv_name} on node {result.node_name}, continuing anyway",
-                    functools.partial(lu.LogWarning, hint=RemovalByHand(disk)),
+                    functools.partial(lu.LogWarning, hint=RemovalByHand(disk, node_uuid)),
                 )
+        RemoveEmptied(lu, instance, old_disks[0])
         ShutdownDisks(lu, self._instance)
 
     def _Fill(self, feedback: Feedback, old_disks: Sequence[objects.Disk], new_disks: Sequence[objects.Disk]) -> None:

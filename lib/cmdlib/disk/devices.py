@@ -138,21 +138,27 @@ def ExclusiveStorage(caller: Caller, node_uuid: str) -> bool:
 def Undo(caller: Caller, made: Iterable[tuple[str, objects.Disk]], instance: objects.Instance) -> None:
     """Remove devices that were made, the last one first; failures are only reported."""
     for node_uuid, disk in reversed(list(made)):
-        result = caller.rpc.call_blockdev_remove(node_uuid, (disk.Replace(children=[]), instance))
+        if disk.children:
+            # A node knows a mirror of ours by its volumes, which are removed one by one.
+            result = caller.rpc.call_blockdev_shutdown(node_uuid, (disk, instance))
+        else:
+            result = caller.rpc.call_blockdev_remove(node_uuid, (disk, instance))
         if result.fail_msg:
             Unit(caller).LogWarning(
                 f"Failed to remove newly-created disk {disk.iv_name or disk.uuid} on node {result.node_name}:"
                 f" {result.fail_msg}",
-                hint=RemovalByHand(disk.Replace(children=[])),
+                hint=RemovalByHand(disk.Replace(children=[]), node_uuid),
             )
 
 
-def RemovalByHand(disk: objects.Disk) -> str:
-    """Return how to remove on its node what a disk that is in no configuration (any longer) may have left there.
+def RemovalByHand(disk: objects.Disk, node_uuid: str) -> str:
+    """Return how to remove on a node what a disk that is in no configuration (any longer) may have left there.
 
     What it is called there is all that people can look for.
     """
-    names = [f"'lvremove {name}'" for name in disk.VolumeNames()]
+    minor = disk_params.TEMPLATES[disk.dev_type].Minor(disk, node_uuid)
+    names = [] if minor is None else [f"'drbdsetup down resource{minor}'"]
+    names += [f"'lvremove {name}'" for name in disk.VolumeNames()]
     if disk.dev_type in disk_params.With(file_based=True):
         names = [f"'rm {disk.logical_id[1]}'"]
     return f"run {' and '.join(names)} there if it exists" if names else "remove it by hand"
@@ -205,6 +211,24 @@ def RemoveDisks(caller: Caller, instance: objects.Instance, target_node: str | N
     return all_gone
 
 
+def RemoveEmptied(caller: Caller, instance: objects.Instance, disk: objects.Disk) -> None:
+    """Remove the directory of a file that the instance no longer has there, unless other disks of it are there.
+
+    It has the instance's name: another instance that gets this name later would find it in its way.
+    """
+    instance = caller.snapshot.instances[instance.uuid]
+    directory = _NamedDirectory(disk)
+    if directory is None or directory in map(_NamedDirectory, caller.snapshot.InstanceDisks(instance)):
+        return
+    result = caller.rpc.call_file_storage_dir_remove(instance.primary_node, directory)
+    result.Warn(f"Could not remove directory '{directory}' on node {result.node_name}", Unit(caller).LogWarning)
+
+
+def _NamedDirectory(disk: objects.Disk) -> str | None:
+    """Return the directory that a disk's file shares with the others of its instance, if it has the instance's name."""
+    return _Directory(disk) if disk_params.TEMPLATES[disk.dev_type].name_in_path else None
+
+
 # --- setting up and taking down -----------------------------------------------------------------------------------------
 
 
@@ -239,6 +263,7 @@ def AssembleDisks(
     # needlessly, and two primaries cannot meet unseen.
     for disk in chosen:
         assembly.SetUp(disk)
+    assembly.GoOnWithout(chosen)
     for disk in chosen:
         assembly.Open(disk)
     if assembly.all_well and disks is None:
@@ -280,6 +305,12 @@ class _Assembly:
         self._ignore_secondaries = ignore_secondaries
         self._ignore_size = ignore_size
         self._indexes = {uuid: index for index, uuid in enumerate(instance.disks)}
+        # Disks of which no side that can be reached has all the data.
+        self._hopeless: set[str] = set()
+        # The other sides that could not be set up, by disk; whether one of the instance's disks cannot do without its own.
+        self._away: dict[str, str] = {}
+        disks = caller.snapshot.InstanceDisks(instance)
+        self._needs_other = bool(mirrors.BehindOn(disks, instance.primary_node))
 
     def _Call(self, node_uuid: str, disk: objects.Disk, as_primary: bool) -> RpcResult:
         sent = disk.Replace(size=0) if self._ignore_size else disk
@@ -297,39 +328,73 @@ class _Assembly:
     def SetUp(self, disk: objects.Disk) -> None:
         """Set a disk up on all its nodes, the primary one included, without opening it."""
         primary, usable = self._instance.primary_node, True
+        away = None
         for node_uuid in DiskNodes(self._caller, self._instance, disk):
             result = self._Call(node_uuid, disk, False)
             if not result.fail_msg:
                 continue
             if node_uuid == primary or not (self._ignore_secondaries or result.offline):
                 self.all_well = usable = False
-            elif usable:
-                # The other side is not given up because the primary one has trouble of its own.
-                self._SetBehind(disk, node_uuid)
+            else:
+                away = node_uuid
+        if usable and away is not None and away == disk_params.OtherSide(disk, primary):
+            self._away[disk.uuid] = away
+
+    def GoOnWithout(self, disks: Sequence[objects.Disk]) -> None:
+        """Give up the sides that could not be set up, unless one of them is needed: then none is."""
+        missed = [disk for disk in disks if disk.uuid in self._away]
+        states = {disk.uuid: self._OnPrimary(disk) for disk in missed}
+        for disk in missed:
+            state = states[disk.uuid]
+            # A mirror comes up without its volumes, too.
+            if _LacksData(state) and state is not None and not (state["connected"] or state["primary"]):
+                name = self._caller.snapshot.NodeName
+                Unit(self._caller).LogWarning(
+                    f"{disk.iv_name} has no complete data on node {name(self._instance.primary_node)}: the copy on node"
+                    f" {name(self._away[disk.uuid])} is needed, and is not given up"
+                )
+                self._hopeless.add(disk.uuid)
+                self.all_well = False
+        self._needs_other = self._needs_other or bool(self._hopeless)
+        for disk in missed:
+            if mirrors.IsWaiting(states[disk.uuid]) and not self._needs_other:
+                self._SetBehind(disk, self._away[disk.uuid])
 
     def Open(self, disk: objects.Disk) -> None:
-        """Open a disk on the primary node."""
+        """Open a disk on the primary node; first record the side that lacks data, or is missed and may be given up."""
+        if disk.uuid in self._hopeless:
+            return
         disk = self._Newest(disk)
         result = self._Call(self._instance.primary_node, disk, True)
-        other = disk_params.OtherSide(disk, self._instance.primary_node)
-        may_give_up = self._ignore_secondaries and other is not None and disk.behind is None
         # A call that was not answered may still be carried out, and the attempt is the same.
-        answered = result.failure is None
-        if result.fail_msg and answered and may_give_up and self._WaitsForOther(disk):
-            assert other is not None
-            self._SetBehind(disk, other)
-            result = self._Call(self._instance.primary_node, self._Newest(disk), True)
+        if result.fail_msg and result.failure is None and disk.behind is None:
+            side = self._Lacking(disk)
+            if side is not None:
+                self._SetBehind(disk, side)
+                result = self._Call(self._instance.primary_node, self._Newest(disk), True)
         if result.fail_msg:
             self.all_well = False
         else:
             self.paths.append([result.node_name, disk.iv_name, _DevicePath(result.payload)])
 
-    def _WaitsForOther(self, disk: objects.Disk) -> bool:
-        """Return whether the primary side has its data and lacks nothing but the other side."""
+    def _Lacking(self, disk: objects.Disk) -> str | None:
+        """Return the node without whose side a disk can be used, as far as the primary one knows; None: with neither.
+
+        As long as there is no record, both sides have, or have had, every acknowledged write.
+        """
         primary = self._instance.primary_node
-        return mirrors.IsWaiting(
-            (mirrors.Look(self._caller, self._instance, [disk], [primary])[primary] or {}).get(disk.uuid)
-        )
+        other = disk_params.OtherSide(disk, primary)
+        if other is None:
+            return None
+        state = self._OnPrimary(disk)
+        if self._ignore_secondaries and not self._needs_other and mirrors.IsWaiting(state):
+            return other
+        return {mirrors.HERE: primary, mirrors.THERE: other}.get(mirrors.Lacking(state) or "")
+
+    def _OnPrimary(self, disk: objects.Disk) -> dict[str, Any] | None:
+        """Return what the primary node says of a mirror."""
+        primary = self._instance.primary_node
+        return (mirrors.Look(self._caller, self._instance, [disk], [primary])[primary] or {}).get(disk.uuid)
 
     def _Newest(self, disk: objects.Disk) -> objects.Disk:
         """Return a disk with its record as it is now; one that is not in the configuration yet has none."""
@@ -340,12 +405,11 @@ class _Assembly:
         stored = self._caller.snapshot.disks.get(disk.uuid)
         if stored is None or stored.behind is not None:
             return
-        if disk_params.OtherSide(disk, self._instance.primary_node) == node_uuid:
-            changed = mirrors.RecordBehind(self._caller, self._instance, [disk], node_uuid)
-            Unit(self._caller).LogWarning(
-                f"From now on {mirrors.Describe(self._caller.snapshot, changed)}: it does not count before it has been"
-                " filled again"
-            )
+        changed = mirrors.RecordBehind(self._caller, self._instance, [disk], node_uuid)
+        Unit(self._caller).LogWarning(
+            f"From now on {mirrors.Describe(self._caller.snapshot, changed)}: it does not count before it has been"
+            " filled again"
+        )
 
 
 def _DevicePath(payload: Any) -> Any:
@@ -362,7 +426,7 @@ def StartDisks(caller: Caller, instance: objects.Instance, force: bool, hint: st
         choice = _WayOut(caller, instance) or (None if force else _Choice(caller, instance))
         ShutdownDisks(caller, instance)
         if mirrors.BehindOn(caller.snapshot.InstanceDisks(instance), instance.primary_node):
-            hint = f"the other node has newer data: use 'gnt-instance failover {instance.name}'"
+            hint = _OtherIsNewer(caller, instance)
         elif choice is not None:
             hint = choice
         elif hint is None and not force and caller.snapshot.SecondaryNodes(instance):
@@ -371,13 +435,25 @@ def StartDisks(caller: Caller, instance: objects.Instance, force: bool, hint: st
     return assembled.instance
 
 
+def _OtherIsNewer(caller: Caller, instance: objects.Instance) -> str:
+    """Return what to do where the primary side lacks data that the other one has."""
+    snapshot = caller.snapshot
+    other = snapshot.nodes[snapshot.SecondaryNodes(instance)[0]]
+    online = f" ('gnt-node modify --offline no {other.name}' once it runs)" if other.offline else ""
+    return (
+        f"node {other.name} has newer data: bring it back if it is away{online}, then use 'gnt-instance failover"
+        f" {instance.name}' to use the copy there, or 'gnt-instance startup {instance.name}' to use both"
+    )
+
+
 def _WayOut(caller: Caller, instance: objects.Instance) -> str | None:
-    """Return what is left where the data of the primary side is gone and that of the other side is old."""
+    """Return what is left where the data of the primary side is gone and that of the other side is old, or away."""
     snapshot, primary = caller.snapshot, instance.primary_node
     others = list(snapshot.SecondaryNodes(instance))
-    old = [disk for node in others for disk in mirrors.BehindOn(snapshot.InstanceDisks(instance), node)]
+    disks = mirrors.Mirrors(snapshot.InstanceDisks(instance))
+    old = [disk for node in others for disk in mirrors.BehindOn(disks, node)]
     if not old:
-        return None
+        return _WayBack(caller, instance, disks)
     views = mirrors.Look(caller, instance, old, [primary, *others])
     here, there = views[primary] or {}, views[others[0]]
     gone = [disk for disk in old if _LacksData(here.get(disk.uuid))]
@@ -394,6 +470,18 @@ def _WayOut(caller: Caller, instance: objects.Instance) -> str | None:
         f"{text}: 'gnt-instance failover --ignore-consistency {instance.name}' starts it on node {other} with its data of"
         " that time, and gives up what was written since"
     )
+
+
+def _WayBack(caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk]) -> str | None:
+    """Return what is left where the data of the primary side is gone and the other one, which counts, does not answer."""
+    nodes = caller.snapshot.AllNodes(instance) if disks else ()
+    views = mirrors.Look(caller, instance, disks, nodes)
+    here = views.pop(instance.primary_node, None) or {}
+    gone = [str(disk.iv_name) for disk in disks if _LacksData(here.get(disk.uuid))]
+    if not gone or any(views.values()):
+        return None
+    name = caller.snapshot.NodeName(instance.primary_node)
+    return f"the data of {', '.join(gone)} on node {name} is gone: {_OtherIsNewer(caller, instance)}"
 
 
 def _LacksData(state: Mapping[str, Any] | None) -> bool:
@@ -488,7 +576,7 @@ def _JudgeSync(
 ) -> tuple[bool, bool, float]:
     """Return (no sync under way, some disk degraded without a sync, longest estimate in seconds)."""
     done, degraded, longest = True, False, 1.0
-    for disk, status in zip(disks, payload, strict=False):
+    for disk, status in zip(disks, payload, strict=True):
         if status is None:
             unit.LogWarning(f"Can't compute data for node {node_name}, disk {disk.iv_name}")
             continue

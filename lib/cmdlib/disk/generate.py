@@ -314,17 +314,14 @@ def _PrepareDevices(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid:
     outside = sorted(path for path in paths if not path.startswith(_ADOPTABLE_DIRECTORY))
     if outside:
         raise Invalid(f"Device node(s) {', '.join(outside)} lie outside {_ADOPTABLE_DIRECTORY} and cannot be adopted")
-    used = {
-        str(disk.logical_id[1]): disk
-        for disk in lu.snapshot.disks.values()
-        if disk_params.TEMPLATES[disk.dev_type].adopts == disk_params.ADOPT_DEVICE
-    }
+    used = _DevicesInUse(lu.snapshot, node_uuid)
     for path in paths:
         if path in used:
-            owner = lu.snapshot.DiskOwner(used[path].uuid)
-            name = f"instance {lu.snapshot.instances[owner].name}" if owner is not None else "a detached disk"
-            raise errors.OpPrereqError(f"Device {path} cannot be adopted: {name} has it", errors.ECODE_NOTUNIQUE)
+            raise errors.OpPrereqError(
+                f"Device {path} cannot be adopted: {_UserOf(lu.snapshot, used[path])} has it", errors.ECODE_NOTUNIQUE
+            )
     _ReserveAdopted(lu, "Device", paths)
+    _CheckIdentities(lu, paths, used, node_uuid)
     result = lu.rpc.call_bdev_sizes([node_uuid], paths)[node_uuid]
     result.Raise(f"Cannot get block device information from node {result.node_name}", prereq=True)
     missing = sorted(set(paths) - set(result.payload))
@@ -333,6 +330,55 @@ def _PrepareDevices(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid:
     for request, path in zip(requests, paths, strict=True):
         request.adopt = path
         request.size = int(float(result.payload[path]))
+
+
+def _DevicesInUse(snapshot: objects.Snapshot, node_uuid: str) -> dict[str, objects.Disk]:
+    """Return the disks by the paths that their devices and volumes have on a node."""
+    used = {
+        str(disk.logical_id[1]): disk
+        for disk in snapshot.disks.values()
+        if disk_params.TEMPLATES[disk.dev_type].adopts == disk_params.ADOPT_DEVICE
+    }
+    for uuid in snapshot.NodeDisks(node_uuid):
+        disk = snapshot.disks[uuid]
+        used.update((f"/dev/{name}", disk) for name in disk.VolumeNames())
+    return used
+
+
+def _UserOf(snapshot: objects.Snapshot, disk: objects.Disk) -> str:
+    owner = snapshot.DiskOwner(disk.uuid)
+    return f"instance {snapshot.instances[owner].name}" if owner is not None else f"the detached disk {disk.uuid}"
+
+
+def _CheckIdentities(lu: LogicalUnit, paths: Sequence[str], used: Mapping[str, objects.Disk], node_uuid: str) -> None:
+    """Raise OpPrereqError for a device that a disk, another job or the node itself has, whatever it is called there."""
+    result = lu.rpc.call_bdev_identities([node_uuid], sorted({*paths, *used}))[node_uuid]
+    result.Raise(f"Cannot get block device information from node {result.node_name}", prereq=True)
+    others: dict[tuple[int, int], tuple[str, str]] = {}
+    for path, disk in used.items():
+        if path in result.payload:
+            others[tuple(result.payload[path][:2])] = path, f"{_UserOf(lu.snapshot, disk)} has it"
+    for path in paths:
+        if path not in result.payload:
+            continue  # missing, which the question for sizes says as well
+        major, minor, real, held = result.payload[path]
+        if (major, minor) in others:
+            other, problem = others[major, minor]
+            raise errors.OpPrereqError(
+                f"Device {path} cannot be adopted: it is the same as {other} ({real} on node {result.node_name}), and"
+                f" {problem}",
+                errors.ECODE_NOTUNIQUE,
+            )
+        if held:
+            raise errors.OpPrereqError(
+                f"Device {path} cannot be adopted: node {result.node_name} has {real} in use itself (mounted, as swap, or"
+                " below volumes, arrays or mirrors)",
+                errors.ECODE_STATE,
+                hint=f"'lsblk {real}' on node {result.node_name} shows by what",
+            )
+        others[major, minor] = path, "it is to be adopted, too"
+    reals = [f"{result.payload[path][2]} of node {result.node_name}" for path in paths if path in result.payload]
+    _ReserveAdopted(lu, "Device", reals)
 
 
 def MarkAdopted(disks: Iterable[objects.Disk], requests: Iterable[DiskRequest]) -> list[objects.Disk]:

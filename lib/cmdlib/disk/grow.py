@@ -228,8 +228,8 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         left = f"; its volume has {' and '.join(larger)}" if larger else ""
         self.LogWarning(
             f"Disk {self.op.disk} of instance {name} keeps its size of {self._disk.size} MiB{left}",
-            hint=f"when the node answers again, use 'gnt-instance activate-disks {name}' and try again; only what is missing"
-            " then will be added",
+            hint=f"once what the error says is remedied, use 'gnt-instance activate-disks {name}' and try again; only what is"
+            " missing then will be added",
         )
 
     def _GrowDevice(self) -> None:

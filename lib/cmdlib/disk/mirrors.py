@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Caller = LogicalUnit | Tasklet
 
+HERE, THERE = "here", "there"
+
 # What a node says of the mirrors asked for: by the disk's uuid; None without an answer.
 View = dict[str, dict[str, Any]]
 
@@ -68,11 +70,24 @@ def IsComplete(state: dict[str, Any] | None) -> bool:
 
 def IsOneLegged(state: dict[str, Any] | None) -> bool:
     """Return whether a side in use writes alone although the other one is connected: that one has no usable disk."""
-    return (
-        state is not None
-        and bool(state["primary"] and state["connected"] and state["local_uptodate"])
-        and not (state["peer_uptodate"] or state["in_resync"])
-    )
+    return state is not None and bool(state["primary"]) and Lacking(state) == THERE
+
+
+def IsServed(state: dict[str, Any] | None) -> bool:
+    """Return whether a side in use has no usable disk and writes to the other one only."""
+    return state is not None and bool(state["primary"]) and Lacking(state) == HERE
+
+
+def Lacking(state: dict[str, Any] | None) -> str | None:
+    """Return which of two connected sides, one of them complete, has no data that counts and is not being filled.
+
+    HERE is the side that says so, THERE the other one.
+    """
+    if state is None or state["in_resync"] or not state["connected"]:
+        return None
+    if state["local_uptodate"]:
+        return None if state["peer_uptodate"] else THERE
+    return HERE if state["peer_uptodate"] and state.get("incomplete") else None
 
 
 def IsAlone(state: dict[str, Any] | None) -> bool:
@@ -97,7 +112,12 @@ def IsWaiting(state: dict[str, Any] | None) -> bool:
 
 def BehindOn(disks: Iterable[objects.Disk], node_uuid: str) -> list[objects.Disk]:
     """Return the mirrors whose side on a node does not count."""
-    return [disk for disk in disks if disk.behind is not None and disk.behind["node"] == node_uuid]
+    return [disk for disk in disks if Names(disk, node_uuid)]
+
+
+def Names(disk: objects.Disk, node_uuid: str | None) -> bool:
+    """Return whether the record of a mirror names its side on a node."""
+    return disk.behind is not None and disk.behind["node"] == node_uuid
 
 
 def Describe(snapshot: objects.Snapshot, disks: Iterable[objects.Disk]) -> str:
@@ -111,9 +131,17 @@ def Describe(snapshot: objects.Snapshot, disks: Iterable[objects.Disk]) -> str:
     return "; ".join(texts)
 
 
-def CheckCounts(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str, what: str, hint: str) -> None:
-    """Raise OpPrereqError if a copy on a node does not count."""
-    behind = BehindOn(snapshot.InstanceDisks(instance), node_uuid)
+def CheckCounts(
+    snapshot: objects.Snapshot,
+    instance: objects.Instance,
+    node_uuid: str,
+    what: str,
+    hint: str,
+    indexes: Sequence[int] | None = None,
+) -> None:
+    """Raise OpPrereqError if a copy on a node does not count; ``indexes``: of these disks only."""
+    disks = snapshot.InstanceDisks(instance)
+    behind = BehindOn(disks if indexes is None else [disks[index] for index in indexes], node_uuid)
     if behind:
         raise errors.OpPrereqError(
             f"Instance {instance.name} {what}: {Describe(snapshot, behind)}; what was written after that is missing there",
@@ -190,6 +218,23 @@ def RecordBehind(
     if result.fail_msg:
         unit = caller.lu if isinstance(caller, Tasklet) else caller
         unit.LogWarning(f"Node {result.node_name} could not mark its copies as outdated: {result.fail_msg}")
+    return changed
+
+
+def GiveUpOwn(caller: LogicalUnit, instance: objects.Instance, disk: objects.Disk) -> objects.Disk:
+    """Record that the side of the primary node, which is in use, is behind, before it is detached from its volumes.
+
+    Only the primary node knows whether the other side has all that is written; raises OpExecError unless it says so.
+    """
+    primary = instance.primary_node
+    state = (Look(caller, instance, [disk], [primary])[primary] or {}).get(disk.uuid)
+    if not (state and state["connected"] and state["peer_uptodate"]):
+        raise errors.OpExecError(
+            f"The copy of {disk.iv_name} of instance {instance.name} on its primary node {caller.snapshot.NodeName(primary)}"
+            f" is not given up: there it is {DescribeState(state)}",
+            hint=f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}' and try again",
+        )
+    (changed,) = RecordBehind(caller, instance, [disk], primary)
     return changed
 
 

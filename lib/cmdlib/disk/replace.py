@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ganeti import constants, errors, locking, objects, opcodes, runtime
@@ -119,6 +119,7 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
                 self._other,
                 "cannot have these disks replaced: the others would be kept",
                 f"use 'gnt-instance activate-disks {instance.name}', wait until both sides are complete, and try again",
+                self._indexes,
             )
         self._KeepLocks()
 
@@ -130,13 +131,14 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
         template = snapshot.DiskTemplate(instance)
         if template not in disk_params.With(mirror=disk_params.INTERNAL):
             raise errors.OpPrereqError(
-                f"Can only run replace disks for DRBD8-based instances; the disk template of {instance.name} is {template}",
+                f"Instance {instance.name} has disks of template {template}, which have no second copy to rebuild from",
                 errors.ECODE_INVAL,
+                hint=f"'gnt-instance recreate-disks {instance.name}' makes lost disks again, empty",
             )
         secondaries = snapshot.SecondaryNodes(instance)
         if len(secondaries) != 1:
             raise errors.OpPrereqError(
-                f"The instance has a strange layout, expected one secondary but found {len(secondaries)}",
+                f"Instance {instance.name} has {len(secondaries)} secondary nodes, where mirrors have one",
                 errors.ECODE_FAULT,
             )
         self._primary, self._secondary = instance.primary_node, secondaries[0]
@@ -148,7 +150,10 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
         disks = self.snapshot.InstanceDisks(self.instance)
         self._indexes = sorted(set(self.op.disks)) or list(range(len(disks)))
         if self._indexes[-1] >= len(disks):
-            raise errors.OpPrereqError(f"Disk index {self._indexes[-1]} is too high", errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                f"Instance {self.instance.name} has no disk {self._indexes[-1]}: it has {len(disks)}, counted from 0",
+                errors.ECODE_INVAL,
+            )
         self._target, self._other = self._primary, self._secondary
         if mode in (ON_SECONDARY, NEW_SECONDARY):
             self._target, self._other = self._secondary, self._primary
@@ -159,17 +164,23 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
         instance = self.instance
         if not instance.disks_active:
             raise errors.OpPrereqError(
-                f"Please run activate-disks on instance {instance.name} first", errors.ECODE_STATE
+                f"The disks of instance {instance.name} are not active, so that nobody can see which are faulty",
+                errors.ECODE_STATE,
+                hint=f"use 'gnt-instance activate-disks {instance.name}' first",
             )
         faulty = {uuid: self._FaultyOn(uuid) for uuid in (self._primary, self._secondary)}
         if all(faulty.values()):
             raise errors.OpPrereqError(
-                f"Instance {instance.name} has faulty disks on more than one node and cannot be repaired automatically",
+                f"Instance {instance.name} has faulty disks on both nodes: {self._Faults(faulty)}",
                 errors.ECODE_STATE,
+                hint=_Advice(instance.name, faulty[self._primary], faulty[self._secondary]),
             )
         self._indexes = faulty[self._primary] or faulty[self._secondary]
         if faulty[self._secondary]:
             self._target, self._other = self._secondary, self._primary
+
+    def _Faults(self, faulty: Mapping[str, Sequence[int]]) -> str:
+        return "; ".join(f"{_Numbers(found)} on {self.snapshot.NodeName(uuid)}" for uuid, found in faulty.items())
 
     def _FaultyOn(self, node_uuid: str) -> list[int]:
         disks = self.snapshot.InstanceDisks(self.instance)
@@ -250,6 +261,24 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
         feedback(f"Reserving the mirrors of instance '{self.instance.name}' on {self.snapshot.NodeName(new)}")
         disks = self.snapshot.InstanceDisks(self.instance)
         self.cfg.UpdateMany([_MovedMirror(self, disk, self._primary, new) for disk in disks], self.ec_id)
+
+
+def _Numbers(indexes: Sequence[int]) -> str:
+    return ",".join(map(str, indexes))
+
+
+def _Advice(name: str, on_primary: Sequence[int], on_secondary: Sequence[int]) -> str:
+    """Return what helps against faulty disks on both nodes: with each that is good on one side, that side is copied."""
+    lost = sorted({*on_primary} & {*on_secondary})
+    if lost:
+        return (
+            f"no good copy is left of disk {_Numbers(lost)}: stop the instance, make each of them anew with 'gnt-instance"
+            f" recreate-disks --disk={lost[0]} {name}', which leaves it empty, and restore the data from a backup"
+        )
+    return (
+        f"use 'gnt-instance replace-disks -p --disks={_Numbers(on_primary)} {name}', then 'gnt-instance replace-disks -s"
+        f" --disks={_Numbers(on_secondary)} {name}'"
+    )
 
 
 class _Replacement:
@@ -342,8 +371,6 @@ class NewStorage(_Replacement):
         super().__init__(lu, early_release, lu.current.primary_node, target)
         self._target = target
         self._other = other
-        # The disks whose copy on the secondary does not count before it is complete again.
-        self._given_up: list[str] = []
         disks = lu.snapshot.InstanceDisks(lu.current)
         self._worked_on = [disks[index] for index in indexes]
         self._indexes = list(indexes)
@@ -363,23 +390,32 @@ class NewStorage(_Replacement):
         self._Step(3, "Allocate new storage")
         pairs = self._Allocate()
         self._Step(4, "Changing drbd configuration")
-        for disk, volumes in pairs:
-            self._Exchange(self._GivenUp(disk), volumes)
+        while pairs:
+            disk, volumes = pairs[0]
+            try:
+                disk = self._GivenUp(disk)
+            except errors.GenericError:
+                Undo(lu, [(self._target, volume) for _, made in pairs for volume in made], self._instance)
+                raise
+            self._Exchange(disk, volumes)
+            pairs.pop(0)
         self._Finish()
-        if self._given_up:
-            now = self._lu.snapshot.disks
-            mirrors.CountAgain(self._lu, self._instance, [now[uuid] for uuid in self._given_up])
+        now = [lu.snapshot.disks[disk.uuid] for disk in self._worked_on]
+        behind = mirrors.BehindOn(now, self._target)
+        if behind:
+            mirrors.CountAgain(lu, self._instance, behind)
 
     def _GivenUp(self, disk: objects.Disk) -> objects.Disk:
-        """Record that the secondary's copy is behind, before the primary writes without it; return the disk.
+        """Record that the target's copy is behind, before the primary writes without it; return the disk.
 
-        Nothing in DRBD freezes a primary whose connected peer has no disk.
+        Nothing in DRBD freezes a primary that has no disk itself, or whose connected peer has none.
         """
-        unused = not self._lu.instance.disks_active
-        if self._target == self._primary or unused or disk.behind is not None:
+        if not self._lu.instance.disks_active or disk.behind is not None:
             return disk
-        self._given_up.append(disk.uuid)
-        (changed,) = mirrors.RecordBehind(self._lu, self._instance, [disk], self._target)
+        if self._target == self._primary:
+            changed = mirrors.GiveUpOwn(self._lu, self._instance, disk)
+        else:
+            (changed,) = mirrors.RecordBehind(self._lu, self._instance, [disk], self._target)
         self._worked_on = [changed if known.uuid == disk.uuid else known for known in self._worked_on]
         return changed
 
@@ -529,18 +565,19 @@ class NewSecondary(_Replacement):
 
     def _Disconnect(self) -> None:
         """Disconnect the old half; a failure on its own node does not matter, one on the primary does."""
-        lu, instance = self._lu, self._instance
+        lu, instance, old = self._lu, self._instance, self._Name(self._old_node)
         for disk in self._worked_on:
-            lu.LogInfo(f"Shutting down drbd for {disk.iv_name} on old node")
+            lu.LogInfo(f"Shutting down drbd for {disk.iv_name} on {old}")
             result = lu.rpc.call_blockdev_shutdown(self._old_node, (disk, instance))
             if result.fail_msg:
                 lu.LogWarning(
-                    f"Failed to shutdown drbd for {disk.iv_name} on old node: {result.fail_msg}",
-                    hint="please cleanup this device manually as soon as possible",
+                    f"Failed to shutdown drbd for {disk.iv_name} on {old}: {result.fail_msg}",
+                    hint=f"when it answers again, end minor {_Minor(disk, self._old_node)} there: 'drbdsetup show' names its"
+                    " resource, 'drbdsetup down RESOURCE' ends it",
                 )
         lu.LogInfo("Detaching primary drbds from the network (=> standalone)")
         result = lu.rpc.call_drbd_disconnect_net([self._primary], (self._worked_on, instance))[self._primary]
-        result.Raise("Can't detach the disks from the network on old node")
+        result.Raise(f"Can't detach the disks from the network on node {self._Name(self._primary)}")
 
     def _Connect(self) -> None:
         lu = self._lu
@@ -550,8 +587,13 @@ class NewSecondary(_Replacement):
             if result.fail_msg:
                 lu.LogWarning(
                     f"Can't attach drbd disks on node {result.node_name}: {result.fail_msg}",
-                    hint="please do a gnt-instance info to see the status of disks",
+                    hint=f"'gnt-instance activate-disks {self._instance.name}' connects both sides once these nodes reach each"
+                    " other",
                 )
+
+
+def _Minor(disk: objects.Disk, node_uuid: str) -> int | None:
+    return disk_params.TEMPLATES[disk.dev_type].Minor(disk, node_uuid)
 
 
 def _MovedMirror(lu: InstanceLU[Any], disk: objects.Disk, primary: str, new_secondary: str) -> objects.Disk:

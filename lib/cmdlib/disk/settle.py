@@ -16,7 +16,7 @@ from ganeti.params import disk as disk_params
 
 
 class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]):
-    """Lets a frozen primary continue without its other side; lets the other side count again once it is complete."""
+    """Records which side lacks what the open one writes; lets both count again once they are complete."""
 
     def NodesToConfirm(self) -> set[str]:
         # The other side's node is mostly dead; it is only told what it would find out by itself.
@@ -34,8 +34,15 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         self._glances: dict[str, mirrors.View | None] = {}
         view = self._View()
         lone = [disk for disk in self._disks if self._IsLone(disk, view.get(disk.uuid))]
-        alone = [disk for disk in self._disks if not disk.behind and self._IsAlone(disk, view.get(disk.uuid))]
-        short = [disk for disk in self._disks if not disk.behind and mirrors.IsOneLegged(view.get(disk.uuid))]
+        # What the open side says is true of the writes, whatever was recorded before.
+        counting = [disk for disk in self._disks if not mirrors.Names(disk, self._Other(disk))]
+        alone = [disk for disk in counting if self._IsAlone(disk, view.get(disk.uuid))]
+        short = [disk for disk in counting if mirrors.IsOneLegged(view.get(disk.uuid))]
+        served = [
+            disk
+            for disk in self._disks
+            if not mirrors.Names(disk, self._primary) and mirrors.IsServed(view.get(disk.uuid))
+        ]
         healed = [disk for disk in self._disks if disk.behind and mirrors.IsComplete(view.get(disk.uuid))]
         if lone:
             self._GoOnAlone(lone, "lost the connection to {other} and is frozen")
@@ -43,11 +50,13 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
             self._GoOnAlone(alone, "has been written without its other side since the connection to {other} was lost")
         if short:
             self._GoOnAlone(short, "is written alone, because the disk of {other} failed")
+        if served:
+            self._WriteThere(served)
         if healed:
             self._CountAgain(healed)
         if self._stuck:
             raise errors.OpExecError(f"{', '.join(self._stuck)} of instance {self.instance.name} stay frozen")
-        if not (lone or alone or short or healed):
+        if not (lone or alone or short or served or healed):
             feedback("Nothing is to be done for the mirrors of this instance")
 
     def _View(self) -> mirrors.View:
@@ -90,8 +99,6 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         problem = hint = None
         if not state["local_uptodate"]:
             problem = f"the data on {primary} is not complete: it continues when it is connected to {other} again"
-        elif disk.behind is not None and disk.behind["node"] == self._primary:
-            problem = mirrors.Describe(self.snapshot, [disk])
         elif glance.get(disk.uuid, {}).get("primary"):
             problem = f"it is open on {other} too"
             hint = f"use 'gnt-instance migrate --cleanup {self.instance.name}'"
@@ -129,6 +136,15 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
             changed = mirrors.RecordBehind(self, self.instance, there, other, answers)
             result = mirrors.Follow(self, self.instance, self._primary, changed)
             result.Raise(f"Node {primary} could not let {names} continue")
+
+    def _WriteThere(self, disks: Sequence[objects.Disk]) -> None:
+        """Record that the primary's own sides do not count: all that is written is on the other ones only."""
+        names, primary = ", ".join(str(disk.iv_name) for disk in disks), self._Name(self._primary)
+        self.LogInfo(
+            f"{names} on {primary} has no complete data of its own and is written on the other node only; the copy on"
+            f" {primary} is recorded as behind from now on"
+        )
+        mirrors.RecordBehind(self, self.instance, disks, self._primary, answers=True)
 
     # --- a mirror that is whole again ---------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ganeti import errors, ht, locking, objects, opcodes, params
 from ganeti.cmdlib import policy
 from ganeti.cmdlib.base import HTYPE_GROUP, Feedback, Filled, LogicalUnit, NoHooksLU
-from ganeti.cmdlib.cluster.values import UpdatedDiskParams
+from ganeti.cmdlib.cluster.values import CheckFilledDiskParams, UpdatedDiskParams
 from ganeti.cmdlib.common import (
     CheckName,
     ExpandGroup,
@@ -62,6 +62,8 @@ class _ParameterLU(LogicalUnit[_ParameterOp]):
             values["ndparams"] = params.GetUpdatedParams(group.ndparams, self.op.ndparams, use_none=True)
         if self.op.diskparams is not None:
             values["diskparams"] = UpdatedDiskParams(group.diskparams, self.op.diskparams, defaults=True)
+            after = group.Replace(diskparams=values["diskparams"])
+            CheckFilledDiskParams(self.snapshot, after, self.op.diskparams)
         if self.op.hv_state is not None:
             values["hv_state_static"] = MergeNodeState(group.hv_state_static, self.op.hv_state)
         if self.op.disk_state is not None:

@@ -18,6 +18,7 @@ from ganeti.cmdlib.common import (
     CopyNodeLocks,
     ExpandGroup,
     ExpandNode,
+    NoCommunication,
     ReleaseLocks,
 )
 from ganeti.cmdlib.disk import generate as diskgen
@@ -166,10 +167,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
                 f"Creation mode '{self.op.mode}' is not supported in this release", errors.ECODE_INVAL
             )
         if self.op.instance_communication:
-            raise errors.OpPrereqError(
-                "Parameter 'instance_communication' of instance creation is not supported in this release",
-                errors.ECODE_INVAL,
-            )
+            raise NoCommunication()
 
     def _CheckReserving(self) -> None:
         """Find the reservation that is committed, and fill in what the request leaves out."""
@@ -694,6 +692,6 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         if result.fail_msg:
             self.LogWarning(f"Could not pause or resume the sync of disks: {result.fail_msg}")
             return
-        for disk, (success, message) in zip(disks, result.payload, strict=False):
+        for disk, (success, message) in zip(disks, result.payload, strict=True):
             if not success:
                 self.LogWarning(f"Could not pause or resume the sync of disk {disk.iv_name}: {message}")

@@ -13,7 +13,6 @@ from ganeti.cmdlib.common import (
     STATE_NOT_RUNNING,
     CheckInstanceState,
     CheckNodeOnline,
-    ExpandInstance,
     StillThere,
 )
 from ganeti.cmdlib.disk.devices import DiskNodes, InfoText, RemoveDisks, ShutdownDisks, StartDisks
@@ -108,22 +107,20 @@ def RemoveInstanceDisks(lu: InstanceLU, instance: objects.Instance, ignore_failu
 
 
 class LUInstanceRename(InstanceLU[opcodes.OpInstanceRename]):
-    """Gives a stopped instance another name; holds the BGL alone, as both names' locks change."""
-
-    REQ_BGL = True
+    """Gives a stopped instance another name; holds the locks of both names, and leaves only that of the new one."""
 
     def CheckArguments(self) -> None:
         if self.op.ip_check and not self.op.name_check:
             raise errors.OpPrereqError("IP address check requires a name check", errors.ECODE_INVAL)
         self.op.new_name = NormalizeName(self.op.new_name)
+        self._address: str | None = None
+        if self.op.name_check:
+            self.op.new_name, self._address = ResolveName(self, self.op.new_name)
 
     def ExpandNames(self) -> None:
-        self.needed_locks = {}
-        instance = ExpandInstance(self.snapshot, self.op.instance_name, self.op.instance_uuid)
-        self.op.instance_name, self.op.instance_uuid = instance.name, instance.uuid
-
-    def DeclareLocks(self, level: int) -> None:
-        """Do nothing: the BGL is all that is locked."""
+        super().ExpandNames()
+        self._CheckUnused()
+        self.add_locks[locking.LEVEL_INSTANCE] = self.op.new_name
 
     def OwnEnv(self) -> dict[str, Any]:
         return {"INSTANCE_NEW_NAME": self.op.new_name}
@@ -140,25 +137,23 @@ class LUInstanceRename(InstanceLU[opcodes.OpInstanceRename]):
             CheckTemplateEnabled(snapshot, template)
         CheckNodeOnline(snapshot.nodes[instance.primary_node])
         CheckInstanceState(self, instance, STATE_NOT_RUNNING)
-        self._CheckNewName()
+        self._CheckUnused()
+        if self.op.ip_check and self._address is not None:
+            CheckAddressIsFree(self._address, self.op.new_name)
 
-    def _CheckNewName(self) -> None:
-        address = None
-        if self.op.name_check:
-            self.op.new_name, address = ResolveName(self, self.op.new_name)
-        found = self.snapshot.InstanceByName(self.op.new_name)
-        if found is not None:
+    def _CheckUnused(self) -> None:
+        if self.snapshot.InstanceByName(self.op.new_name) is not None:
             raise errors.OpPrereqError(f"Instance '{self.op.new_name}' is already in the cluster", errors.ECODE_EXISTS)
-        if self.op.ip_check and address is not None:
-            CheckAddressIsFree(address, self.op.new_name)
 
     def Exec(self, feedback: Feedback) -> str:
         old_name, new_name = self.instance.name, self.op.new_name
         old_directory = self._FileDirectory()
+        if old_directory is not None:
+            self._CheckDirectory(old_directory)
         instance = self.cfg.RenameInstance(self.instance.uuid, new_name)
-        # With the BGL alone in our hands nobody can hold or wait for either.
-        self.glm.remove(locking.LEVEL_INSTANCE, old_name)
-        self.glm.add(locking.LEVEL_INSTANCE, new_name)
+        # From now on the lock of the new name is the instance's, and goes on being held; whoever waits for the other learns
+        # that it is gone.
+        self.remove_locks[locking.LEVEL_INSTANCE] = Filled(old_name)
         if old_directory is not None:
             self._RenameDirectory(instance, old_directory, old_name)
         StartDisks(self, instance, force=False)
@@ -182,6 +177,27 @@ class LUInstanceRename(InstanceLU[opcodes.OpInstanceRename]):
             if disk_params.TEMPLATES[disk.dev_type].name_in_path:
                 return posixpath.dirname(str(disk.logical_id[1]))
         return None
+
+    def _CheckDirectory(self, old: str) -> None:
+        """Raise OpExecError if something is where the directory goes; an empty one, as a conversion may leave, is removed."""
+        instance, new = self.instance, posixpath.join(posixpath.dirname(old), self.op.new_name)
+        result = self.rpc.call_file_storage_dir_remove(instance.primary_node, new)
+        if result.fail_msg and self._IsInPlace():
+            raise errors.OpExecError(
+                f"Directory '{new}' on node {result.node_name} is in the way of the disks of instance {instance.name};"
+                f" nothing was changed: {result.fail_msg}",
+                hint=f"'ls -l {new}' on node {result.node_name} shows what is there; 'gnt-cluster verify' names what belongs"
+                " to an instance",
+            )
+
+    def _IsInPlace(self) -> bool:
+        """Return whether the files lie under the instance's present name, for all that is known.
+
+        They do not after a renaming that was cut off, which this one takes back.
+        """
+        disk = self.snapshot.InstanceDisks(self.instance)[0]
+        result = self.rpc.call_blockdev_find(self.instance.primary_node, (disk, self.instance))
+        return bool(result.fail_msg or result.payload)
 
     def _RenameDirectory(self, instance: objects.Instance, old: str, old_name: str) -> None:
         new = posixpath.join(posixpath.dirname(old), instance.name)

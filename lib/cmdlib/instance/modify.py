@@ -21,6 +21,7 @@ from ganeti.cmdlib.common import (
     IsRunning,
     LockedInstance,
     LockInstancesNodes,
+    NoCommunication,
     ReleaseLocks,
 )
 from ganeti.cmdlib.disk import mirrors
@@ -62,6 +63,8 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
 
     def CheckArguments(self) -> None:
         op = self.op
+        if op.instance_communication is not None:
+            raise NoCommunication()
         wanted = (
             op.nics,
             op.disks,
@@ -76,10 +79,6 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         )
         if not any(wanted) and op.offline is None:
             raise errors.OpPrereqError("No changes submitted", errors.ECODE_INVAL)
-        if op.instance_communication is not None:
-            raise errors.OpPrereqError(
-                "Parameter 'instance_communication' is not supported in this release", errors.ECODE_INVAL
-            )
         self._nic_changes = ParseChanges(op.nics, "NIC")
         self._disk_changes = ParseChanges(op.disks, "disk")
         if op.disk_template is not None and any(change.operation != ADD for change in self._disk_changes):

@@ -13,6 +13,7 @@ from ganeti.cmdlib.disk.devices import (
     CreateDisks,
     DiskNodes,
     RemoveDevice,
+    RemoveEmptied,
     ShutdownDisks,
     WaitForSync,
     WipeOrUndo,
@@ -254,11 +255,16 @@ class DiskChanges:
         if change.operation == DETACH:
             new_id = self._MoveFile(disk, inside=False)
             lu.cfg.DetachInstanceDisk(self._uuid, disk.uuid, new_id)
+            RemoveEmptied(lu, instance, disk)
+            lu.LogInfo(
+                f"disk/{index} is detached: 'gnt-instance modify --disk attach:uuid={disk.uuid} {instance.name}' attaches it again"
+            )
             return [(f"disk/{index}", "detach"), *hot_entries]
         for node_uuid in DiskNodes(lu, instance, disk):
             result = RemoveDevice(lu, node_uuid, instance, disk)
             result.Warn(f"Could not remove disk/{index} on node {result.node_name}, continuing anyway", lu.LogWarning)
         lu.cfg.RemoveInstanceDisk(self._uuid, disk.uuid)
+        RemoveEmptied(lu, instance, disk)
         return [(f"disk/{index}", REMOVE), *hot_entries]
 
     def _MoveFile(self, disk: objects.Disk, inside: bool) -> Sequence[str] | None:

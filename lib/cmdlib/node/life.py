@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, hosts, locking, objects, opcodes, params, pathutils, ssconf, store
+from ganeti import constants, errors, hosts, locking, objects, opcodes, params, pathutils, renewal, ssconf, ssh, store
 from ganeti.cmdlib import candidates
 from ganeti.cmdlib.base import HTYPE_NODE, Feedback, Filled, LogicalUnit, NoHooksLU
 from ganeti.cmdlib.common import ExpandGroup, ExpandNode, ForceNdParams, ForceNodeState, MergeNodeState
 from ganeti.cmdlib.distribute import BringFiles, UploadFile
 from ganeti.cmdlib.lvmchecks import PV_LIST, SHARED_PVS, PvProblems
+from ganeti.cmdlib.node.switch import SetUpSwitch
 from ganeti.params import nd
 from ganeti.params.checks import AddressFamily
 from ganeti.rpc.procedures import STORE_OWNS
@@ -37,7 +38,12 @@ def CheckSecondaryIp(address: str) -> None:
 
 
 def CheckAddressesFree(snapshot: objects.Snapshot, addresses: set[str], own_uuid: str) -> None:
-    """Check that no other node has any of the addresses."""
+    """Check that neither the cluster nor another node has any of the addresses."""
+    cluster = snapshot.cluster
+    if cluster.master_ip in addresses:
+        raise errors.OpPrereqError(
+            f"Address {cluster.master_ip} is that of the cluster, {cluster.cluster_name}", errors.ECODE_NOTUNIQUE
+        )
     for other in snapshot.nodes.values():
         shared = addresses & {other.primary_ip, other.secondary_ip}
         if shared and other.uuid != own_uuid:
@@ -64,10 +70,13 @@ def CheckReachable(lu: LogicalUnit, node: objects.Node, called: str) -> None:
             )
 
 
-def CheckVersion(lu: LogicalUnit, name: str, called: str, ecode: str) -> None:
-    """Check that the node's daemon answers and speaks our protocol."""
+def CheckVersion(lu: LogicalUnit, name: str, called: str, ecode: str, hint: str | None = None) -> None:
+    """Check that the node's daemon answers and speaks our protocol; ``hint``: what to do if it does not answer."""
     result = lu.rpc.call_version([called])[called]
-    result.Raise(f"Can't get version information from node {name}", prereq=True, ecode=ecode)
+    if result.fail_msg:
+        raise errors.OpPrereqError(
+            f"Can't get version information from node {name}: {result.fail_msg}", ecode, hint=hint
+        )
     if result.payload != constants.PROTOCOL_VERSION:
         raise errors.OpPrereqError(
             f"Version mismatch: the master speaks protocol {constants.PROTOCOL_VERSION}, node {name} {result.payload}",
@@ -84,7 +93,10 @@ def _Payload(result: RpcResult) -> Mapping[str, Any]:
 
 
 class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
-    """Makes a machine whose node daemon runs a node, or takes one back that was repaired."""
+    """Makes a machine whose node daemon runs a node, or takes one back that was repaired.
+
+    A dry run asks neither the machine nor its daemon anything, so that it can come before the machine is set up.
+    """
 
     HTYPE = HTYPE_NODE
     REQ_BGL = True
@@ -149,7 +161,12 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
         self._CheckInstances(known, capable["vm_capable"])
         self._node = self._Planned(known, secondary_ip, capable)
         CheckAddressesFree(snapshot, {self._node.primary_ip, secondary_ip}, self._node.uuid)
+        self._CheckElsewhere()
         self._CheckHomes(secondary_ip)
+        # The machine may have been set up before the renewal began.
+        renewal.CheckCompleted()
+        if self.op.dry_run:
+            return
         exceptions = [known.uuid] if known is not None else []
         self._becomes_candidate = self._node.master_capable and self.cfg.DecideSelfPromotion(exceptions)
         CheckVersion(self, self._node.name, self._node.primary_ip, errors.ECODE_ENVIRON)
@@ -194,7 +211,9 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
             "offline": False,
             "drained": False,
             "powered": True,
-            "ndparams": params.GetUpdatedParams({}, self.op.ndparams or {}, use_none=True),
+            "ndparams": params.GetUpdatedParams(
+                known.ndparams if known is not None else {}, self.op.ndparams or {}, use_none=True
+            ),
             "hv_state_static": hv_state,
             "disk_state_static": disk_state,
             **capable,
@@ -205,6 +224,17 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
         return objects.Node(
             name=self.op.node_name, group=group.uuid, uuid=self.cfg.GenerateUniqueID(self.ec_id), **values
         )
+
+    def _CheckElsewhere(self) -> None:
+        """Check that the name does not lead to this machine, which has more addresses than the configuration knows."""
+        # In a virtual cluster all nodes are one machine.
+        if not pathutils.IsVirtual() and hosts.IsOwnAddress(self._node.primary_ip):
+            master = self.snapshot.nodes[self.snapshot.cluster.master_node]
+            raise errors.OpPrereqError(
+                f"{self._node.name} has the address {self._node.primary_ip}, which is one of this machine, the master"
+                f" {master.name}",
+                errors.ECODE_NOTUNIQUE,
+            )
 
     def _CheckHomes(self, secondary_ip: str) -> None:
         """Check that all nodes have one network, or all have two."""
@@ -311,8 +341,8 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
         if problems:
             raise errors.OpExecError(
                 "ssh/hostname verification failed",
-                hint=f"as root on {master.name}, 'ssh {self._node.name}' must log in without a question, and 'hostname' there"
-                " must print the node's name",
+                hint=f"as root on {master.name}, this must print the node's name without a question:"
+                f" {ssh.TrialCommand(self._node.name, cluster.cluster_name, port)}",
             )
 
     def _BringFiles(self, manages_hosts: bool) -> None:
@@ -333,16 +363,8 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
             UploadFile(self, pathutils.ETC_HOSTS, others)
 
     def _ConfigureSwitch(self) -> None:
-        values = params.FillND(self.snapshot, self._node)
-        if not values[nd.ND_OVS]:
-            return
-        link = values[nd.ND_OVS_LINK] or None
-        if link is None:
-            self.LogInfo("No physical interface for Open vSwitch was given: it will have no connection to the network")
-        self.rpc.call_node_configure_ovs(self._node.uuid, values[nd.ND_OVS_NAME], link).Raise(
-            f"Node {self._node.name} is added, but its Open vSwitch could not be set up; repair it and use"
-            f" '{self._Again()}'"
-        )
+        trouble = f"Node {self._node.name} is added, but its Open vSwitch could not be set up; repair it and use '{self._Again()}'"
+        SetUpSwitch(self, self._node, trouble)
 
     def _Promote(self) -> None:
         """Promote the new node if the pool needs it; without a copy it stays a regular node, which is in the cluster as well."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ganeti import errors, locking, objects, opcodes, params, store
+from ganeti import errors, locking, objects, opcodes, params, pathutils, store
 from ganeti.cmdlib import candidates
 from ganeti.cmdlib.base import HTYPE_NODE, Feedback, Filled, LogicalUnit
 from ganeti.cmdlib.common import (
@@ -140,7 +140,14 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
         self._FollowUp()
         self._role = NewRole(RoleOf(node), {flag: getattr(self.op, flag) for flag in FLAGS})
         if RoleOf(node) == OFFLINE != self._role:
-            CheckVersion(self, node.name, node.uuid, errors.ECODE_STATE)
+            CheckVersion(
+                self,
+                node.name,
+                node.uuid,
+                errors.ECODE_STATE,
+                "if certificates were renewed while the node was offline, run"
+                f" '{pathutils.NODE_CLEANUP} --yes-do-it' there, then 'gnt-node add --readd {node.name}' here",
+            )
             self._CheckFollows(node)
             self.LogWarning(
                 f"Transitioning node {node.name} from offline to online state without using re-add",
@@ -380,7 +387,8 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
         """Report the instances of which the node alone has the newest data."""
         for uuid in primary:
             instance = self.snapshot.instances[uuid]
-            behind = [dev for dev in self.snapshot.InstanceDisks(instance) if dev.behind is not None]
+            disks = self.snapshot.InstanceDisks(instance)
+            behind = [dev for dev in disks if dev.behind is not None and not mirrors.Names(dev, node.uuid)]
             if behind:
                 self.LogWarning(
                     f"Instance {instance.name}: {mirrors.Describe(self.snapshot, behind)}; what was written after that is on"

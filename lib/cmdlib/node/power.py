@@ -60,7 +60,7 @@ class LUOobCommand(NoHooksLU[opcodes.OpOobCommand]):
             nodes = list(snapshot.nodes.values())
         if self.op.command in _NOT_FOR_MASTER and master in nodes:
             if self._named:
-                raise self._MasterRefusal(master)
+                raise oob.MasterRefusal(OobProgram(snapshot, master), self.op.command, master.name)
             self.LogWarning(f"Node {master.name} is the master, it is left out of {self.op.command}")
             nodes.remove(master)
         if self.op.command == oob.POWER_OFF and not self.op.ignore_status:
@@ -73,18 +73,6 @@ class LUOobCommand(NoHooksLU[opcodes.OpOobCommand]):
                         " switched off nevertheless",
                     )
         self._nodes = sorted(nodes, key=lambda node: NiceSortKey(node.name))
-
-    def _MasterRefusal(self, master: objects.Node) -> errors.OpPrereqError:
-        program = OobProgram(self.snapshot, master)
-        if program:
-            more = f"run '{oob.CommandLine(program, self.op.command, master.name)}' if you want to operate on the master regardless"
-        else:
-            more = "it does not support out-of-band operations"
-        return errors.OpPrereqError(
-            f"Operating on the master node {master.name} is not allowed for {self.op.command}; {more}",
-            errors.ECODE_INVAL,
-            hint="'gnt-cluster master-failover' on another node makes that one the master",
-        )
 
     # --- doing it ---------------------------------------------------------------------------------------------------------
 

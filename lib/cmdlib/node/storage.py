@@ -41,7 +41,14 @@ def CheckStorageType(cluster: objects.Cluster, storage_type: str) -> None:
             f"Storage type '{storage_type}' is not used: none of its disk templates"
             f" ({', '.join(sorted(types[storage_type]))}) is enabled",
             errors.ECODE_INVAL,
+            hint=f"types in use: {', '.join(_UsedTypes(cluster)) or 'none'}; 'gnt-cluster modify --enabled-disk-templates=LIST'"
+            " enables other templates, and replaces the list that there is",
         )
+
+
+def _UsedTypes(cluster: objects.Cluster) -> list[str]:
+    enabled = set(cluster.enabled_disk_templates)
+    return [unit for unit, templates in disk.UnitTypes().items() if enabled.intersection(templates)]
 
 
 def Health(volume: Mapping[str, Any]) -> str:
@@ -338,9 +345,8 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
 
     def _Faults(self, inst: objects.Instance, disks: list[objects.Disk], node_uuid: str) -> Iterator[str]:
         result = self.rpc.call_blockdev_getmirrorstatus(node_uuid, (disks, inst))
-        if result.fail_msg or len(result.payload) != len(disks):
-            reason = result.fail_msg or "its answer does not fit"
-            yield f"node {result.node_name} did not report the state of {inst.name}: {reason}"
+        if result.fail_msg:
+            yield f"node {result.node_name} did not report the state of {inst.name}: {result.fail_msg}"
             return
         for dev, status in zip(disks, result.payload, strict=True):
             if status["ldisk_status"] != constants.LDS_OKAY or mirrors.BehindOn([dev], node_uuid):
@@ -380,17 +386,17 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
             self.cfg.Update(node.Replace(tags=sorted(tags)), self.ec_id)
 
     def _LetGo(self, inst: objects.Instance, dev: objects.Disk) -> None:
-        """Have a mirror detach its volumes, if it is set up; before that record that the copy of a secondary is behind.
-
-        DRBD itself refuses it to a primary whose other side is not complete.
-        """
+        """Have a mirror detach its volumes, if it is set up; before that record that the copy on this node is behind."""
         node_uuid = Filled(self.op.node_uuid)
         found = self.rpc.call_blockdev_find(node_uuid, (dev, inst))
         if not found.fail_msg and not found.payload:
             return
-        if inst.primary_node != node_uuid and inst.disks_active and dev.behind is None:
-            # Nothing in DRBD freezes a primary whose connected peer has no disk.
-            (dev,) = mirrors.RecordBehind(self, inst, [dev], node_uuid)
+        if inst.disks_active and dev.behind is None:
+            # Nothing in DRBD freezes a primary that has no disk itself, or whose connected peer has none.
+            if inst.primary_node == node_uuid:
+                dev = mirrors.GiveUpOwn(self, inst, dev)
+            else:
+                (dev,) = mirrors.RecordBehind(self, inst, [dev], node_uuid)
         self.LogInfo(f"Detaching {dev.iv_name} of instance {inst.name} from its lost volumes on {self.op.node_name}")
         result = self.rpc.call_blockdev_removechildren(node_uuid, (dev, inst), (dev.children, inst))
         result.Raise(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import ht, opcodes
+from ganeti.params.disk import UnitTypes
 from ganeti.rapi.declared import WRITE, Argument, ArgumentKind, BodyUse, Etag, Method, Resource, Role
 from ganeti.rapi.requests.bodies import BAD_REQUEST
 from ganeti.rapi.requests.call import Answer, Call, HttpError
@@ -87,7 +88,7 @@ def _SetRole(call: Call) -> dict[str, Any]:
 
 _LIVE = Argument("live", ArgumentKind.FLAG, "old form of the body: 0 is `non-live`")
 _MODE = Argument("mode", ArgumentKind.TEXT, "old form of the body: `live` or `non-live`")
-_UNIT_TYPE = Argument("storage_type", ArgumentKind.TEXT, "`lvm-vg`, `lvm-pv` or `file`")
+_UNIT_TYPE = Argument("storage_type", ArgumentKind.TEXT, ", ".join(f"`{name}`" for name in UnitTypes()))
 _OUTPUT_FIELDS = Argument(
     "output_fields",
     ArgumentKind.FIELDS,

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from simulation.mirrors.driver import HalfHere, MirrorHalf
-from simulation.mirrors.kernel import CONNECTED, OUTDATED, STANDALONE
+from simulation.mirrors.kernel import CONNECTED, OUTDATED, STANDALONE, Half
 from simulation.mirrors.run import MirrorParts
 
-from ganeti import objects
+from ganeti import constants, objects
 from ganeti.cmdlib import LU_MAPPING
 from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.recreate import LUInstanceRecreateDisks
@@ -20,7 +20,7 @@ from ganeti.cmdlib.instance.moving.migrate import LUInstanceFailover, LUInstance
 from ganeti.cmdlib.instance.moving.migration import TLMigrateInstance
 from ganeti.config import ConfigWriter
 from ganeti.server.mirrorkeeper import MirrorKeeper
-from ganeti.storage.base import BlockDev
+from ganeti.storage.base import BlockDev, MirrorState
 
 
 class _Bug(MirrorParts):
@@ -272,6 +272,28 @@ class ExchangeIsNotRecorded(_Bug):
     exchanged = _Replacing(storage=_Unrecorded)
 
 
+class _OwnUnrecorded(NewStorage):
+    def _GivenUp(self, disk: objects.Disk) -> objects.Disk:
+        return disk if self._target == self._primary else super()._GivenUp(disk)
+
+
+class ExchangeOnThePrimaryIsNotRecorded(_Bug):
+    """The guest is served by the other half while the primary's volumes are exchanged, and the old ones look complete."""
+
+    exchanged = _Replacing(storage=_OwnUnrecorded)
+
+
+class _OwnSideCounts(LUInstanceSettleMirrors):
+    def _WriteThere(self, disks: Sequence[objects.Disk]) -> None:
+        self.LogInfo("The primary's side counts as it did")
+
+
+class PrimaryWithoutADiskIsNotRecorded(_Bug):
+    """The disk below the primary fails for a moment; what is on it looks complete afterwards."""
+
+    exchanged = _Settling(_OwnSideCounts)
+
+
 # --- disks that are made again ------------------------------------------------------------------------------------------
 
 
@@ -310,6 +332,29 @@ class _Hasty(MirrorHalf):
 
 class OpensBeforeTheHandshake(_Bug):
     driver = _Hasty
+
+
+class _Trusting(MirrorHalf):
+    def _CheckData(self, half: Half) -> None:
+        if self.Peer() != constants.PEER_COUNTS:
+            super()._CheckData(half)
+
+
+class StartIsNotRecorded(_Bug):
+    """A guest is started beside a half without volumes, and writes on one leg until the keeper sees it."""
+
+    driver = _Trusting
+
+
+class _Boasting(MirrorHalf):
+    def Connection(self) -> MirrorState:
+        return super().Connection()._replace(incomplete=False)
+
+
+class SideWithoutDataGivesUpTheOther(_Bug):
+    """A mirror could be set up on the primary node, so the half that is away is recorded as behind."""
+
+    driver = _Boasting
 
 
 class _Blithe(MirrorHalf):

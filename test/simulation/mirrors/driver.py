@@ -140,6 +140,7 @@ class MirrorHalf(SimulatedDisk, Mirror):
             half = self._Command("attach")
             half.GiveUpMissing()
             half.storage = self._Storage()
+            half.slipped = half.slipped and half.storage is None
             half.BringUp()
             HostOf().assembled = True
             half.kernel.minors[half.host.name] = self.LocalMinor() or 0
@@ -164,7 +165,7 @@ class MirrorHalf(SimulatedDisk, Mirror):
         if not names or any(name not in half.volumes or name in half.missing for name in names):
             return None
         storage = half.volumes[names[0]]
-        return None if storage is None or storage.failed else storage
+        return None if storage is None or not half.IsReadable(storage) else storage
 
     def _Other(self) -> Half | None:
         """Return the half on the other node; None while it is not said which one that is."""
@@ -174,7 +175,7 @@ class MirrorHalf(SimulatedDisk, Mirror):
         return next(half for half in HalfHere().kernel.everywhere if half.host.address == values["remote-ip"])
 
     def _AttachTo(self, half: Half) -> None:
-        half.storage = self._Storage()
+        half.storage, half.slipped = self._Storage(), False
         if half.disk == UPTODATE:
             half.disk = CONSISTENT
         if half.link == CONNECTED:
@@ -212,6 +213,10 @@ class MirrorHalf(SimulatedDisk, Mirror):
             self._AttachTo(half)
 
     def RemoveChildren(self, children: Sequence[objects.Disk]) -> None:
+        with self.Obeying():
+            self._Detach()
+
+    def _Detach(self) -> None:
         half = self._Command("detach")
         if half.storage is None:
             return
@@ -227,8 +232,8 @@ class MirrorHalf(SimulatedDisk, Mirror):
 
     def _OpenNow(self, exclusive: bool, force: bool = False) -> None:
         half = HalfHere()
-        if self.Peer() == constants.PEER_AHEAD and not half.whole:
-            raise errors.BlockDeviceError(f"{half} is behind")
+        if not force:
+            self._CheckData(half)
         if exclusive and half.link == CONNECTED and half.other.primary:
             raise errors.BlockDeviceError(f"{half} is open on the other side")
         self._FollowNow()
@@ -245,6 +250,19 @@ class MirrorHalf(SimulatedDisk, Mirror):
                 half.disk = UPTODATE
             half.Promote()
         HostOf().open.add(DEVICE)
+
+    def _CheckData(self, half: Half) -> None:
+        """Open neither what is behind nor what lacks a half that nobody has recorded."""
+        if self.Peer() == constants.PEER_AHEAD:
+            if half.primary:
+                return
+            served = half.peer_disk == UPTODATE and half.disk in (DISKLESS, INCONSISTENT)
+            if half.link != CONNECTED or not (half.disk == UPTODATE or served):
+                raise errors.BlockDeviceError(f"{half} is behind")
+            return
+        agreed = self.Peer() == constants.PEER_COUNTS and half.link == CONNECTED and not half.sync
+        if agreed and not half.disk == half.peer_disk == UPTODATE:
+            raise errors.BlockDeviceError(f"{half} is not opened before it is recorded which half counts")
 
     def _WaitForHandshake(self) -> None:
         deadline = runtime.Monotonic() + _HANDSHAKE_SECONDS

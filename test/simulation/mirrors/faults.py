@@ -83,6 +83,12 @@ class MirrorFaults(Faults):
             half.storage.failed = True
             half.Detach()
 
+    def Slip(self, half: Half) -> None:
+        """The local disk of a half fails and is there again later, with what was written to it before."""
+        if half.held is not None:
+            self.world.Note(f"the local disk of {half} fails for a while")
+            half.Slip(self.world.rng.choice((5.0, 30.0, 90.0)))
+
     def TakeOff(self, host: Host) -> None:
         """An administrator switches a machine off and says so."""
         self.PowerOffHost(host)

@@ -72,10 +72,15 @@ class VolumesInUseAreRemoved(_Bug):
         Vgreduce(force=True)
 
 
+class _Late(MirrorHalf):
+    def RemoveChildren(self, children: Sequence[objects.Disk]) -> None:
+        self._Detach()
+
+
 class ALateCallTakesVolumesAway(_Bug):
     """It carries a decision that has been followed by another one, and is obeyed."""
 
-    driver = MirrorHalf
+    driver = _Late
 
 
 class _Keeping(ConfigWriter):

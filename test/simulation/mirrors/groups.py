@@ -6,18 +6,18 @@ its volumes, the disk is broken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from simulation.harness.play import Result
 from simulation.migration.qemu import HostOf
 from simulation.migration.world import Violation, World
-from simulation.mirrors.driver import HalfHere, MirrorHalf
+from simulation.mirrors.driver import HalfHere
 from simulation.mirrors.kernel import CONNECTED, DISKLESS, UPTODATE, Half
 from simulation.mirrors.run import GROUP, KeptCluster, MirrorParts, People
 from simulation.mirrors.run import Run as RunMirrors
 
-from ganeti import errors, objects, opcodes, watchedgroups
+from ganeti import errors, opcodes, watchedgroups
 
 _PV, _PV_UUID = "/dev/sda", "uuid-of-sda"
 _REPAIRING = (
@@ -63,17 +63,7 @@ def Vgreduce(force: bool = False) -> None:
     half.missing, half.pv = set(), ""
 
 
-class ObeyingHalf(MirrorHalf):
-    """As the real driver; in the play of mirrors, whose seeds are older, a late call may still detach volumes."""
-
-    def RemoveChildren(self, children: Sequence[objects.Disk]) -> None:
-        with self.Obeying():
-            super().RemoveChildren(children)
-
-
 class GroupParts(MirrorParts):
-    driver = ObeyingHalf
-
     @classmethod
     def Handlers(cls) -> dict[str, Callable[..., Any]]:
         return {

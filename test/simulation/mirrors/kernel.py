@@ -22,7 +22,7 @@ SOURCE, TARGET = "SyncSource", "SyncTarget"
 class Storage:
     """What is in a half's volumes: ``data`` is the set of writes, the rest is metadata.
 
-    ``failed``: the disk below can neither be read nor written.
+    ``failed``: the disk below can neither be read nor written; ``back_at``: not before then, what it has is still there.
     """
 
     def __init__(self, disk: str, current: int):
@@ -33,6 +33,7 @@ class Storage:
         self.history: set[int] = set()
         self.crashed = False
         self.failed = False
+        self.back_at = 0.0
 
 
 class Half:
@@ -44,6 +45,8 @@ class Half:
         # By the name of the volume with the data; those that were made and have no metadata yet are None.
         self.volumes: dict[str, Storage | None] = {}
         self.storage: Storage | None = None
+        # Detached because the disk below failed, which nobody ordered.
+        self.slipped = False
         # The volumes on a physical volume that is away, and whether it is "missing", or "returned" and not taken back.
         self.missing: set[str] = set()
         self.pv = ""
@@ -88,7 +91,10 @@ class Half:
             return self.storage
         name = self.kernel.data_volume()
         storage = self.volumes.get(name)
-        return None if storage is None or storage.failed or name in self.missing else storage
+        return None if storage is None or not self.IsReadable(storage) or name in self.missing else storage
+
+    def IsReadable(self, storage: Storage) -> bool:
+        return not storage.failed and self.kernel.world.now >= storage.back_at
 
     @property
     def other(self) -> Half:
@@ -126,9 +132,20 @@ class Half:
             if storage is not None:
                 storage.failed = True
 
+    def Slip(self, seconds: float) -> None:
+        """The disk below fails for a while; what has it open lets go of it."""
+        storage = self.held
+        if storage is None:
+            return
+        storage.back_at = self.kernel.world.now + seconds
+        if self.assembled:
+            self.Detach()
+            self.slipped = True
+
     def Detach(self) -> None:
         """The volumes are not used any longer, or cannot be."""
         self.storage = None
+        self.slipped = False
         if self.link == CONNECTED:
             if self.other.disk == UPTODATE and not self.other.bitmap and (self.primary or self.other.primary):
                 self.other.bitmap, self.other.current = self.other.current, self.kernel.NewGeneration()
@@ -199,6 +216,11 @@ class Half:
         self.crashed = False
         if self.link != CONNECTED:
             self.GoOnAlone()
+            return
+        for half in (self, self.other):
+            # What is written from now on is not on a half without a disk.
+            if half.other.disk == DISKLESS and half.disk == UPTODATE and not half.bitmap:
+                half.bitmap, half.current = half.current, self.kernel.NewGeneration()
 
     def Write(self, number: int) -> None:
         self.data.add(number)
@@ -219,7 +241,9 @@ def _Nothing() -> Storage:
 class Kernel(GuestDisk):
     """All halves and the links between them; at the same time the disk that a guest writes to.
 
-    ``acknowledged``: writes that a guest was told of; ``given_up``: those that an administrator accepted to lose.
+    ``acknowledged``: writes that a guest was told of; ``given_up``: those that an administrator accepted to lose;
+    ``unrecorded``: those that are on one half since the other one slipped, which nobody has recorded yet.  The last may be
+    lost if more fails meanwhile: nothing freezes a primary whose disk, or whose peer's disk, fails.
     """
 
     def __init__(self, world: World, hosts: list[Host]):
@@ -228,6 +252,8 @@ class Kernel(GuestDisk):
         self.everywhere = [Half(self, host) for host in hosts]
         self.acknowledged: set[int] = set()
         self.given_up: set[int] = set()
+        self.unrecorded: set[int] = set()
+        self._slipped: Half | None = None
         # One direction in which nothing passes, as the host that is not heard.
         self.unheard: Host | None = None
         # How likely a write meets the part of a volume that is away.
@@ -265,11 +291,35 @@ class Kernel(GuestDisk):
             and self.unheard is None and half.assembled and half.other.assembled
         )  # fmt: skip
 
+    @property
+    def needed(self) -> set[int]:
+        """The writes that must be there."""
+        return self.acknowledged - self.given_up - self.unrecorded
+
     def Acknowledge(self, half: Half) -> None:
-        if set(half.pending) - half.other.data and self._CouldTakeOver(self.Paired(half)) and not self.recorded(half):
-            raise Violation(f"writes are acknowledged by one half, and nothing is recorded of the other: {self.halves}")
+        other = self.Paired(half)
+        for lacking in (half, other):
+            seen_by = half.other.data if lacking is other else half.data if half.storage else set()
+            if set(half.pending) - seen_by and self._CouldTakeOver(lacking) and not self.recorded(self.Paired(lacking)):
+                if not lacking.slipped:
+                    raise Violation(
+                        f"writes are acknowledged without {lacking}, and that is not recorded: {self.halves}"
+                    )
+                self.unrecorded.update(half.pending)
+                self._slipped = lacking
         self.acknowledged.update(half.pending)
         half.pending.clear()
+
+    def CheckRecord(self, behind: Half) -> None:
+        """A half is recorded as behind: the other one must have what was written, as far as anybody can know."""
+        kept = self.Paired(behind)
+        if kept.pv:
+            return
+        if self._slipped is behind:
+            self.unrecorded.clear()
+        lost = self.needed - kept.data
+        if lost:
+            raise Violation(f"{behind} is recorded as behind, and {kept} lacks {len(lost)} acknowledged writes")
 
     def _CouldTakeOver(self, half: Half) -> bool:
         """Whether a half may be opened some day: not if its disk failed, or was new and has never been complete."""
@@ -289,7 +339,7 @@ class Kernel(GuestDisk):
 
     def CheckNeedless(self, half: Half, storage: Storage) -> None:
         """A volume goes: if its data was complete once, the two halves that the configuration names must be by now."""
-        needed = self.acknowledged - self.given_up
+        needed = self.needed
         if needed and storage.disk != INCONSISTENT and not storage.failed and storage.current:
             for kept in self.halves:
                 missing = kept.disk not in (UPTODATE, CONSISTENT) or needed - kept.data
@@ -299,13 +349,13 @@ class Kernel(GuestDisk):
     def CheckGivenUp(self, half: Half) -> None:
         """Volumes that might have come back are given up: the other half must be complete."""
         kept = half.other
-        if half in self.halves and self.acknowledged - self.given_up - kept.data:
+        if half in self.halves and self.needed - kept.data:
             raise Violation(f"what {half} has is given up, and {kept} is not complete: {self.halves}")
 
     # --- a guest's disk -----------------------------------------------------------------------------------------------
 
     def Known(self, host: Host) -> int:
-        lost = self.acknowledged - self.given_up - self.HalfOf(host).seen
+        lost = self.needed - self.HalfOf(host).seen
         if lost:
             raise Violation(f"a guest starts on {host} without {len(lost)} acknowledged writes: {self.halves}")
         return 0
@@ -319,7 +369,7 @@ class Kernel(GuestDisk):
         half.Notice(self.touched)
         if half.frozen and half.disk != UPTODATE:
             return
-        lost = self.acknowledged - self.given_up - half.seen
+        lost = self.needed - half.seen
         if lost:
             raise Violation(f"{process} runs on data without {len(lost)} acknowledged writes: {self.halves}")
         if half.frozen or half.pending or not self.world.Chance(0.5):
@@ -405,6 +455,8 @@ class Kernel(GuestDisk):
         source = self._Judge(half, half.other)
         if source is not None:
             self._BeginSync(source)
+        elif half.disk == CONSISTENT and half.other.disk == UPTODATE:
+            half.disk = UPTODATE
         for side in (half, half.other):
             side.peer_disk = side.other.disk
 

@@ -153,17 +153,20 @@ class People:
         self.accepted = self.moving = False
         # The disks have to be made again.
         self.lost = False
+        self._decision = self.disk.decision
         wait = self.Wait
         self.acts: tuple[Callable[[], str], ...] = (
             wait, wait, wait, self.Cut, self.Cut, self.HealLink, self.HealLink, self.FailOver, self.FailOver, self.Migrate,
             self.Stop, self.Start, self.Activate, self.LosePrimary, self.LosePrimary, self.LoseSecondary, self.Return,
             self.Return, self.Accept, self.GiveUp, self.NewSecondary, self.NewSecondary, self.NewStorage, self.FailDisk,
+            self.Slip,
         )  # fmt: skip
         self.plots: tuple[Callable[[], list[Callable[[], str]]], ...] = (
             *[self.DecideAndDie] * 3, *[self.HealAndBreak] * 4, self.MoveAndLose, self.MoveAndLose, self.StartApart,
             self.AcceptAndReturn, self.DecideAndHang, self.DecideAndHang, self.ReplaceAndLose, self.ReplaceAndLose,
             self.FailAndReplace, self.ReplaceBehind, self.ExchangeAndLose, self.RecreateAndDie, self.FailOverAndFill,
-            self.RecreateAndStart, self.RecreateAndStart,
+            self.RecreateAndStart, self.RecreateAndStart, self.SlipAndLose, self.SlipAndLose, self.ExchangeAndStart,
+            self.ExchangeAndStart, self.StartWithout, self.StartWithout, self.FailAndStart, self.FailAndStart,
         )  # fmt: skip
 
     @property
@@ -215,6 +218,11 @@ class People:
     def _Live(self) -> None:
         self.kernel.Advance()
         self._CheckOnePrimary()
+        disk = self.disk
+        if disk.decision != self._decision:
+            self._decision = disk.decision
+            if disk.behind is not None:
+                self.kernel.CheckRecord(self._Half(self.cluster.HostOf(disk.behind["node"])))
 
     def _CheckOnePrimary(self) -> None:
         if not self.moving and sum(half.primary for half in self.kernel.everywhere) > 1:
@@ -242,7 +250,19 @@ class People:
         self.cluster.Keep(FROZEN_SECONDS)
         if len(self.struck.told) == struck:
             self._CheckContinues()
+            self._CheckSlipped()
         return "done"
+
+    def _CheckSlipped(self) -> None:
+        """A half whose disk failed while the guest ran must be recorded by now."""
+        host = self.cluster.primary
+        half = self._Half(host)
+        reachable = host.on and host.noded and self.world.Reaches("m", host.name)
+        if not (reachable and half.primary and half.link == CONNECTED):
+            return
+        for side in (half, half.other):
+            if side.slipped and side.other.disk == UPTODATE and not self._OtherIsBehind(side.other):
+                raise Violation(f"{side} slipped and is not recorded after {FROZEN_SECONDS:g} s")
 
     def _CheckContinues(self) -> None:
         host = self.cluster.primary
@@ -387,6 +407,24 @@ class People:
         self.cluster.Keep(self.world.rng.choice((0.0, 6.0, 20.0)))
         return "failed"
 
+    def Slip(self) -> str:
+        """One local disk fails for a while: its mirror lets go of it, but what it has is still there."""
+        half = self.world.rng.choice(self.kernel.halves)
+        if not half.whole:
+            return "not now"
+        self.struck.Slip(half)
+        self.cluster.Keep(self.world.rng.choice((0.0, 6.0, 20.0)))
+        return "slipped"
+
+    def Reboot(self) -> str:
+        """Both machines lose power; only the primary's comes back, and somebody says so."""
+        primary = self.cluster.primary
+        self.struck.PowerOffHost(primary)
+        self.struck.TakeOff(self.secondary)
+        self.world.Pass(self.world.rng.choice((1.0, 100.0)))
+        self.struck.Return(primary)
+        return "rebooted"
+
     def LosePrimary(self) -> str:
         """The primary's machine dies; it is marked offline and the guest is failed over."""
         self.struck.TakeOff(self.cluster.primary)
@@ -482,6 +520,42 @@ class People:
         self._Strike(_EXCHANGING, self._LoseNow, self.struck.KillMaster, self.struck.KillMaster, self.struck.CutLink)
         return [lambda: self._Replace(mode="replace_on_secondary"), self.LosePrimary, self.Return]
 
+    def SlipAndLose(self) -> list[Callable[[], str]]:
+        """A local disk fails for a while; the guest goes on with the other one, whose machine dies later."""
+        choice = self.world.rng.choice
+        if self.world.Chance(0.5):
+            self._Strike(_DECIDING, self.struck.KillMaster, self.struck.KillMaster, self.struck.Fate("unanswered"))
+        return [self.Slip, self.Wait, choice((self.Reboot, self.Reboot, self.LosePrimary)), self.Start, self.Return]
+
+    def ExchangeAndStart(self) -> list[Callable[[], str]]:
+        """The exchange of the primary's volumes is cut off, and the guest goes on; it is to be started alone later."""
+        struck = self.struck
+        struck.At(self.world.rng.choice(_EXCHANGING), struck.KillMaster, self.world.rng.choice((0, 0, 0, 1)))
+        return [lambda: self._Replace(mode="replace_on_primary"), self.Wait, self.Reboot, self.Start, self.Return]
+
+    def StartWithout(self) -> list[Callable[[], str]]:
+        """The guest is started while the volumes of one half cannot be read; they can later, and a machine dies."""
+
+        def slip() -> str:
+            self.struck.Slip(self.world.rng.choice(self.kernel.halves))
+            return "slipped"
+
+        after = self.world.rng.choice((self.LosePrimary, self.Reboot))
+        return [self.Stop, slip, self.Start, after, self.Start, self.Return]
+
+    def FailAndStart(self) -> list[Callable[[], str]]:
+        """The primary's disk fails for good; the guest is to be started while the other half is away."""
+
+        def fail() -> str:
+            half = self._Half(self.cluster.primary)
+            if not half.whole:
+                return "not now"
+            self.struck.FailDisk(half)
+            self.cluster.Keep(self.world.rng.choice((0.0, 20.0)))
+            return "failed"
+
+        return [fail, self.Reboot, self.Start, self.Return, self.LosePrimary]
+
     def RecreateAndDie(self) -> list[Callable[[], str]]:
         """All volumes are lost, and the disks are made again; the master or a machine dies meanwhile."""
         self._Strike(_REPLACING, self.struck.KillMaster, self.struck.KillMaster, self.struck.Fate("unanswered"))
@@ -533,6 +607,7 @@ class People:
         for _ in range(_ROUNDS):
             self.cluster.Keep(FROZEN_SECONDS)
             self._CheckContinues()
+            self._CheckSlipped()
             if self._IsWell():
                 return
             error = self._Step()
@@ -551,7 +626,8 @@ class People:
             return self.Recreate()
         primary, secondary = self._Half(self.cluster.primary), self._Half(self.secondary)
         for half in (primary, secondary):
-            if half.assembled and half.disk == DISKLESS and half.other.whole is False and half.link == CONNECTED:
+            active = half.assembled and self.cluster.instance.disks_active
+            if active and half.disk == DISKLESS and half.other.whole is False and half.link == CONNECTED:
                 return self._Mend(half)
         process = self.cluster.primary.processes.get(NAME)
         if process is None:
@@ -580,7 +656,7 @@ class People:
         return self.Repair()
 
     def CheckEnd(self) -> None:
-        kept = self.kernel.acknowledged - self.kernel.given_up
+        kept = self.kernel.needed
         for half in self.kernel.halves:
             if kept - half.data:
                 raise Violation(f"{len(kept - half.data)} acknowledged writes are lost on {half}")

@@ -181,6 +181,44 @@ def test_addresses_of_instances_stay_theirs(master: Master) -> None:
     assert "reserved for an instance" in _Messages(master)
 
 
+def test_an_address_that_a_job_was_given_is_not_reserved(master: Master) -> None:
+    net = _Add(master)
+    address = master.cfg.GenerateIp(net.uuid, "job-77")
+    assert address == "198.51.100.1"
+    op = opcodes.OpNetworkSetParams(network_name="net", gateway=address)
+    _Refused(master, op, "198.51.100.1 is reserved by job job-77", errors.ECODE_NOTUNIQUE)
+    _Set(master, add_reserved_ips=[address, "198.51.100.2"])
+    assert "Cannot reserve IP address 198.51.100.1" in _Messages(master) and _Taken(master) == ["0", "2", "15"]
+    inst = master.snapshot.instances[WEB]
+    master.cfg.Update(inst.Replace(nics=[inst.nics[0].Replace(ip=address, network=net.uuid)]), "job-77")
+    assert _Taken(master, external=False) == ["1"]
+    _Refused(master, op, "is already reserved", errors.ECODE_STATE)
+
+
+def test_no_job_is_given_the_gateway_before_it_is_stored(master: Master) -> None:
+    net = _Add(master)
+    given: list[str] = []
+
+    def give(name: str, args: Any) -> None:
+        """Another job wants an address when this one has looked and has not stored yet."""
+        if name == "hooks_runner" and not given:
+            given.append(master.cfg.GenerateIp(net.uuid, "job-77"))
+
+    master[0].before = give
+    _Set(master, gateway="198.51.100.1")
+    assert given == ["198.51.100.2"] and _Taken(master) == ["0", "1", "15"]
+    inst = master.snapshot.instances[WEB]
+    master.cfg.Update(inst.Replace(nics=[inst.nics[0].Replace(ip=given[0], network=net.uuid)]), "job-77")
+    assert _Taken(master, external=False) == ["2"]
+
+
+def test_the_ends_of_a_network_stay_reserved(master: Master) -> None:
+    _Add(master)
+    for address in ("198.51.100.0", "198.51.100.15"):
+        op = opcodes.OpNetworkSetParams(network_name="net", remove_reserved_ips=["198.51.100.3", address])
+        _Refused(master, op, f"{address} is the first or last of network net")
+
+
 # --- groups -------------------------------------------------------------------------------------------------------------
 
 

@@ -30,12 +30,20 @@ class Copies:
 
     def CheckActive(self, excused: bool, feedback: Callable[[str], None]) -> None:
         """Raise OpExecError if an active disk lacks its storage, or is degraded without an excuse."""
+        idle = []
         for disk in self._disks:
             if not disk_params.TEMPLATES[disk.dev_type].on_secondaries or not IsDegraded(
                 self._caller, self._node_uuid, self._instance, disk
             ):
                 continue
-            state = (self._View([disk]) or {}).get(disk.uuid)
+            view = self._View([disk])
+            if view is None:
+                raise self._Silent()
+            state = view.get(disk.uuid)
+            if state is None and excused:
+                # Where it is not set up nothing is known of its data yet.
+                idle.append(disk)
+                continue
             if state is not None and state.get("incomplete") and not state["in_resync"]:
                 # The target would be recorded as the side that counts, and the only copy as one that does not.
                 raise self._Lacking(disk, state)
@@ -45,13 +53,16 @@ class Copies:
                     hint="its newest data may be on the other node only; wait for the sync or repair the disk",
                 )
             feedback(f"Ignoring degraded disk {disk.iv_name} on target node {self._node}")
+        self._SetUpAndJudge(idle, excused, feedback)
 
     def CheckIdle(self, excused: bool, feedback: Callable[[str], None]) -> None:
         """Set the disks up on the node for as long as it takes to look; raise OpExecError if one cannot be used there.
 
         ``excused``: data that the node knows to be older than that of the other side will do, missing data never does.
         """
-        disks = mirrors.Mirrors(self._disks)
+        self._SetUpAndJudge(mirrors.Mirrors(self._disks), excused, feedback)
+
+    def _SetUpAndJudge(self, disks: Sequence[objects.Disk], excused: bool, feedback: Callable[[str], None]) -> None:
         caller, instance = self._caller, self._instance
         try:
             for disk in disks:
@@ -61,16 +72,19 @@ class Copies:
                 )
             view = self._View(disks) if disks else {}
             if view is None:
-                raise errors.OpExecError(
-                    f"Node {self._node} does not report the state of the disks of instance {instance.name}",
-                    hint=f"try again; if the node is off for sure, use 'gnt-node modify --offline yes {self._node}'",
-                )
+                raise self._Silent()
             for disk in disks:
                 self._Judge(disk, view.get(disk.uuid), excused, feedback)
         finally:
             for disk in disks:
                 result = caller.rpc.call_blockdev_shutdown(self._node_uuid, (disk, instance))
                 result.Warn(f"Could not shutdown block device {disk.iv_name} on {self._node}", caller.lu.LogWarning)
+
+    def _Silent(self) -> errors.OpExecError:
+        return errors.OpExecError(
+            f"Node {self._node} does not report the state of the disks of instance {self._instance.name}",
+            hint=f"try again; if the node is off for sure, use 'gnt-node modify --offline yes {self._node}'",
+        )
 
     def _View(self, disks: Sequence[objects.Disk]) -> mirrors.View | None:
         return mirrors.Look(self._caller, self._instance, disks, [self._node_uuid])[self._node_uuid]

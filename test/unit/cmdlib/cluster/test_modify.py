@@ -175,6 +175,26 @@ def test_parameters_are_merged(master: Master) -> None:
     assert _Cluster(master).ndparams == before.ndparams
 
 
+@pytest.mark.req("RM-DISK-14")
+def test_disk_parameters_of_cluster_and_group_must_go_together(master: Master) -> None:
+    master.Run(opcodes.OpGroupSetParams(group_name="default", diskparams={"drbd": {"c-plan-ahead": 0}}))
+    _Refused(
+        master,
+        "nodegroup 'default': .*dynamic-resync needs a c-plan-ahead above 0",
+        diskparams={"drbd": {"dynamic-resync": True}},
+    )
+    master.Run(opcodes.OpGroupSetParams(group_name="default", diskparams={"drbd": {"c-plan-ahead": "default"}}))
+    _Set(master, diskparams={"drbd": {"dynamic-resync": True}})
+    before = master.snapshot
+    for op in (
+        opcodes.OpGroupSetParams(group_name="default", diskparams={"drbd": {"c-plan-ahead": 0}}),
+        opcodes.OpGroupAdd(group_name="far", diskparams={"drbd": {"c-plan-ahead": 0}}),
+    ):
+        with pytest.raises(errors.OpPrereqError, match="dynamic-resync needs a c-plan-ahead above 0"):
+            master.Run(op)
+        assert master.snapshot is before
+
+
 def test_a_new_hypervisor_has_all_its_parameters_and_suits_the_nodes(master: Master) -> None:
     root = master.snapshot
     kept = {name: own for name, own in root.cluster.hvparams.items() if name != "lxc"}
@@ -347,10 +367,16 @@ def test_instances_that_break_the_new_policy_are_named(master: Master) -> None:
     assert "following instances violate them: web.example.org" in _Messages(master), "in one more way"
 
 
+def _MakeDevices(*names: str) -> None:
+    for name in names:
+        runtime.MakeDirs(f"/sys/class/net/{name}")
+
+
 # --- the master's address -----------------------------------------------------------------------------------------------
 
 
 def test_the_address_moves_to_another_device(master: Master) -> None:
+    _MakeDevices("eth1")
     devices: list[Any] = []
     master[0].before = lambda name, args: devices.append((name, args[0]["netdev"])) if "master_ip" in name else None
     _Set(master, master_netdev="eth1", master_netmask=24)
@@ -360,6 +386,7 @@ def test_the_address_moves_to_another_device(master: Master) -> None:
 
 
 def test_an_address_that_does_not_go_down_stays_unless_forced(master: Master) -> None:
+    _MakeDevices("eth1", "eth2")
     master[0].faults["node_deactivate_master_ip"] = "busy"
     with pytest.raises(errors.OpExecError, match="Could not disable the master ip on br0: busy"):
         _Set(master, master_netdev="eth1")
@@ -369,6 +396,14 @@ def test_an_address_that_does_not_go_down_stays_unless_forced(master: Master) ->
     master[0].faults = {"node_activate_master_ip": "no device"}
     _Set(master, master_netdev="eth2")
     assert "Could not re-enable the master ip on eth2: no device" in _Messages(master)
+    assert "'gnt-cluster modify --master-netdev=eth1' goes back" in _Messages(master)
+
+
+def test_a_device_that_is_not_there_takes_nothing_down(master: Master) -> None:
+    refused = _Refused(master, "has no network device 'nix0'", errors.ECODE_ENVIRON, master_netdev="nix0")
+    assert refused.hint and "'ip link'" in refused.hint and "node_deactivate_master_ip" not in master[0].calls
+    _Set(master, master_netdev="nix0", force=True)
+    assert _Cluster(master).master_netdev == "nix0"
 
 
 def _MakeScript(mode: int = 0o755) -> None:
@@ -418,6 +453,11 @@ def test_the_netmask_alone(master: Master) -> None:
     _Set(master, master_netmask=24)
     assert master[0].arguments["node_change_master_netmask"] == (32, 24, "192.0.2.1", "br0")
     assert _Cluster(master).master_netmask == 24
+    master[0].faults["node_change_master_netmask"] = "it is not up"
+    _Set(master, master_netmask=28)
+    assert _Cluster(master).master_netmask == 28
+    assert "The new netmask 28 is recorded, but" in _Messages(master)
+    assert "'gnt-cluster activate-master-ip'" in _Messages(master)
 
 
 # --- what follows -------------------------------------------------------------------------------------------------------
@@ -434,14 +474,13 @@ def test_a_larger_pool_is_filled(three: Master) -> None:
     assert len(master.store.Voters().by_uuid) == 3
 
 
-def test_the_communication_network_is_made_and_connected(master: Master) -> None:
-    answer = _Set(master, instance_communication_network="comm")
-    assert answer == {"jobs": [[True, 100]]}
-    ((add, connect),) = master.last.jobs
-    assert (add.OP_ID, add.network_name, add.network) == ("OP_NETWORK_ADD", "comm", "169.254.0.0/16")
-    assert (connect.OP_ID, connect.group_name, connect.network_mode) == ("OP_NETWORK_CONNECT", "default", "routed")
-    assert _Set(master, instance_communication_network="") is None
-    assert _Cluster(master).instance_communication_network == ""
+def test_instance_communication_is_refused_and_can_be_cleared(master: Master) -> None:
+    _Refused(master, "Instance communication is not supported", instance_communication_network="comm")
+    _Set(master, instance_communication_network="")
+    for wanted in (True, False):
+        op = opcodes.OpInstanceSetParams(instance_name="web.example.org", instance_communication=wanted)
+        with pytest.raises(errors.OpPrereqError, match="Instance communication is not supported"):
+            master.Run(op)
 
 
 def test_nothing_of_others_is_lost(master: Master) -> None:
@@ -485,3 +524,29 @@ def test_a_dry_run_checks_and_changes_nothing(master: Master) -> None:
     _Set(master, hvparams={"kvm": {"acpi": False}}, candidate_pool_size=9, dry_run=True)
     assert "hypervisor_validate_params" in master[0].calls and "dry-run" in _Messages(master)
     assert master.snapshot is before
+
+
+# --- after init -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_masters_open_vswitch_is_made_and_then_the_master_address_on_it(master: Master) -> None:
+    calls: list[str] = []
+    master[0].before = lambda name, _args: calls.append(name)
+    assert master.Run(opcodes.OpClusterPostInit()) is True
+    assert "node_configure_ovs" not in calls and "node_activate_master_ip" not in calls
+    cluster = master.snapshot.cluster
+    master.cfg.Update(cluster.Replace(ndparams={**cluster.ndparams, "ovs": True, "ovs_name": "sw", "ovs_link": "eth1"}))
+    assert master.Run(opcodes.OpClusterPostInit()) is True
+    assert [name for name in calls if name != "hooks_runner"] == ["node_configure_ovs", "node_activate_master_ip"]
+    assert master[0].arguments["node_configure_ovs"] == ("sw", "eth1")
+
+
+def test_an_open_vswitch_of_the_master_that_cannot_be_made(master: Master) -> None:
+    cluster = master.snapshot.cluster
+    master.cfg.Update(cluster.Replace(ndparams={**cluster.ndparams, "ovs": True}))
+    master[0].faults["node_configure_ovs"] = "no ovs-vsctl"
+    with pytest.raises(
+        errors.OpExecError,
+        match=r"Open vSwitch of node1.* could not be set up.*'gnt-cluster activate-master-ip'.*no ovs-vsctl",
+    ):
+        master.Run(opcodes.OpClusterPostInit())

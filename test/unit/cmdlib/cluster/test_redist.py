@@ -41,6 +41,18 @@ def test_configuration_goes_to_candidates_and_ssconf_to_the_others(trio: Master)
     assert trio[2].arguments["write_ssconf_files"][0] == dict(ssconf.Values(trio.snapshot))
 
 
+@pytest.mark.req("D21-REDIST-02")
+def test_files_of_the_remote_interface_go_where_it_may_run(trio: Master) -> None:
+    third = trio.snapshot.nodes[trio.nodes[2]]
+    trio.cfg.Update(third.Replace(master_capable=False))
+    files = {pathutils.RAPI_CERT_FILE: "its certificate\n", pathutils.RAPI_USERS_FILE: "joe secret\n"}
+    for path, text in files.items():
+        trio[0].Write(path, text)
+    _Redistribute(trio)
+    for path, text in files.items():
+        assert _Has(trio[1], path, text) and not _Has(trio[2], path, text)
+
+
 @pytest.mark.req("D21-REDIST-04", "D21-REDIST-05")
 def test_the_administrators_own_files_and_their_list(trio: Master) -> None:
     trio[0].Write(pathutils.EXTRA_FILES_LIST, f"# ours\n{OWN}\n/etc/not-there\n")

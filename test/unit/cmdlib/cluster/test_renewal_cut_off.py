@@ -19,6 +19,7 @@ from support.master import KilledMeanwhile, Master
 from support.simnode import SimNode
 
 from ganeti import errors, objects, opcodes, pathutils, renewal, runtime, x509
+from ganeti.bootstrap import join
 from ganeti.renewal import CLIENT, NEXT, OLD, SECRETS
 
 # How many of all the cuts one seed tries.
@@ -30,12 +31,7 @@ FULL = "the disk is full for some minutes"  # jobs of a master without room wait
 SILENT = "the network is lost"
 HAPPENINGS = (KILLED, POWER, FULL, SILENT)
 NODES, CANDIDATES = 4, 3  # without one of its candidates the store still has a quorum
-OPTIONS = {
-    "--new-cluster-certificate": "cluster_certificate",
-    "--new-node-certificates": "node_certificates",
-    "--new-confd-hmac-key": "confd_hmac_key",
-    "--new-ssh-keys": "renew_ssh_keys",
-}
+OPTIONS = {secret.option: secret.parameter for secret in renewal.ALL}
 _ADVICE = re.compile(r"'gnt-cluster renew-crypto ([^']*)'")
 _MINUTES = 90.0
 _LISTED = pathutils.SsconfFile("master_candidates_certs")
@@ -246,8 +242,11 @@ def Trusted(node: SimNode) -> list[bytes]:
     return [pem for path in renewal.Paths(pathutils.NODED_CERT_FILE) if (pem := Content(node, path))]
 
 
-def Disturbed(words: list[str], cut: Cut) -> None:
-    """Raise AssertionError unless what a disturbed run says is true and helps, and the command that is named finishes."""
+def Disturbed(words: list[str], cut: Cut, other: str | None = None) -> None:
+    """Raise AssertionError unless what a disturbed run says is true and helps, and the command that is named finishes.
+
+    ``other``: an option with which somebody runs the command before.
+    """
     scene = Scene()
     try:
         happened = scene.Renew(words, cut)
@@ -257,6 +256,10 @@ def Disturbed(words: list[str], cut: Cut) -> None:
             scene.CheckRenewed(words)
         found = _ADVICE.search(happened.text)
         assert found or not happened.code, f"no command is named: {happened.text}"
+        if other is not None:
+            between = scene.Renew([other])
+            assert between == (0, ""), (between.text, happened.text)
+            scene.CheckRenewed([other])
         again = scene.Renew(found[1].split() if found else words)
         assert again == (0, ""), (again.text, happened.text)
         scene.CheckRenewed(words)
@@ -275,16 +278,108 @@ def _Steps(words: list[str]) -> list[str]:
         scene.Close()
 
 
+SHARED = ["--new-cluster-certificate", "--new-confd-hmac-key"]
+NODES_ONLY = ["--new-node-certificates"]
+
+
 @pytest.mark.limit(300)
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--new-cluster-certificate", "--new-confd-hmac-key"],
-        ["--new-node-certificates"],
-    ],
-    ids=["shared", "nodes"],
-)
+@pytest.mark.parametrize("words", [SHARED, NODES_ONLY], ids=["shared", "nodes"])
 def test_whatever_happens_at_any_step_nobody_is_locked_out_and_the_command_that_is_named_finishes(
     words: list[str],
 ) -> None:
     cutting.SweepCuts(_Steps(words), SAMPLE, lambda cut: Disturbed(words, cut), HAPPENINGS)
+
+
+@pytest.mark.limit(300)
+@pytest.mark.parametrize("words", [SHARED, NODES_ONLY], ids=["shared", "nodes"])
+def test_a_run_with_any_other_option_after_it_locks_nobody_out_and_leaves_nothing(words: list[str]) -> None:
+    steps = _Steps(words)
+    others = [word for word in OPTIONS if [word] != words]
+    cutting.Sweep(
+        itertools.product(cutting.Cuts(len(steps), (KILLED, SILENT)), others),
+        SAMPLE // 2,
+        lambda case: Disturbed(words, *case),
+        lambda case: f"{cutting.Told(steps, case[0])}, then {case[1]}",
+    )
+
+
+def test_certificates_that_are_staged_and_not_listed_are_listed_before_another_key_is_put_into_use() -> None:
+    """The last moment before LIST: each node has a certificate that the store does not know."""
+    number = max(number for number, step in enumerate(_Steps(NODES_ONLY)) if "crypto_certify" in step)
+    Disturbed(NODES_ONLY, Cut(number, AFTER, KILLED), "--new-confd-hmac-key")
+
+
+def test_a_node_whose_answers_alternate_does_not_keep_the_job_with_the_locks_of_all_nodes() -> None:
+    """A regular node that says by turns that it has not received the secret, and that it lacks a certificate only."""
+    scene = Scene()
+    try:
+        liar = scene.all[-1]
+        asked = itertools.count()
+
+        def lie(answer: Any) -> Any:
+            number = next(asked)
+            if number > 100:  # nobody waits for the end of the world
+                return answer
+            current, staged, _ = answer["secrets"]["cluster"]
+            held = [_Sha(_Server()), (staged or current) if number % 2 else None, None]
+            return {
+                **answer,
+                "secrets": {**answer["secrets"], "cluster": held},
+                "client": [*answer["client"][:1], *[None] * 3],
+            }
+
+        honest = liar.edits["crypto_look"]
+        liar.edits["crypto_look"] = lambda answer: honest(lie(answer))
+        ended = scene.Renew(["--new-cluster-certificate"])
+        assert ended.code == 1
+        assert re.search(rf"Node {liar.name} did not complete phase \d of 6 \(each node ", ended.text), ended.text
+        assert f"'gnt-node modify --offline yes {liar.name}'" in ended.text and scene.broken == []
+        assert next(asked) < 20
+        liar.edits["crypto_look"] = honest
+        assert scene.Renew(["--new-cluster-certificate"]) == (0, "")
+        scene.CheckRenewed(["--new-cluster-certificate"])
+    finally:
+        scene.Close()
+
+
+def test_ssh_keys_that_the_cluster_leaves_alone_are_not_said_to_be_renewed() -> None:
+    scene = Scene()
+    try:
+        op = opcodes.OpClusterRenewCrypto(confd_hmac_key=True, renew_ssh_keys=True)
+        with pytest.raises(errors.OpPrereqError, match="does not manage the SSH keys"):
+            scene.Perform(lambda: scene.Run(op))
+        assert Content(scene[0], pathutils.CONFD_HMAC_KEY) == b"the first key\n"
+    finally:
+        scene.Close()
+
+
+def test_no_machine_joins_while_a_renewal_is_not_completed() -> None:
+    """The third node's disk is full when it is to use the new certificate; the machine would reject that node, or the others."""
+    words = ["--new-cluster-certificate"]
+    steps = _Steps(words)
+    number = next(number for number, step in enumerate(steps) if step.startswith("node3: crypto_activate"))
+    scene = Scene()
+    try:
+        assert scene.Renew(words, Cut(number, BEFORE, FULL)).code == 1
+        scene.Heal()
+
+        def refused() -> list[str]:
+            said = []
+            for act in (
+                lambda: scene.Perform(lambda: join.JoinData(scene[3].name)),
+                lambda: scene.Perform(lambda: scene.Run(opcodes.OpNodeAdd(node_name=scene[3].name, readd=True))),
+            ):
+                try:
+                    act()
+                    said.append("")
+                except errors.GenericError as err:
+                    said.append(f"{err} {getattr(err, 'hint', None)}")
+            return said
+
+        for text in refused():
+            assert "The renewal of the cluster certificate is not completed" in text
+            assert "run 'gnt-cluster renew-crypto --new-cluster-certificate' first" in text
+        assert scene.Renew(words) == (0, "")
+        assert not any("not completed" in text for text in refused())
+    finally:
+        scene.Close()

@@ -13,7 +13,7 @@ from support.master import Master
 from support.sshserver import AUTHORIZED, USER_KEY
 from support.virtualnode import TOP
 
-from ganeti import locking, objects, opcodes, pathutils, runtime, ssh
+from ganeti import constants, locking, objects, opcodes, pathutils, renewal, runtime, ssh
 from ganeti.opcodes.types import VERIFY_CODES
 
 WEB = "web.example.org"
@@ -25,8 +25,8 @@ def _Codes(master: Master, op: opcodes.OpCode) -> list[str]:
     return [text.strip() for text in master.last.messages if re.match(r"\s*- (ERROR|WARNING):", text)]
 
 
-def _Group() -> opcodes.OpCode:
-    return opcodes.OpClusterVerifyGroup(group_name="default", error_codes=True)
+def _Group(**values: Any) -> opcodes.OpCode:
+    return opcodes.OpClusterVerifyGroup(group_name="default", error_codes=True, **values)
 
 
 def _Config() -> opcodes.OpCode:
@@ -110,6 +110,7 @@ BROKEN: dict[str, tuple[Callable[[], opcodes.OpCode], Callable[[Master], Any], s
     "ENODESETUP": (_Group, _Answer("nodesetup", ["no such directory"]), "node:node2.*no such directory"),
     "ENODESSH": (_Group, _Answer("nodelist", {"node1.example.org": "refused"}), "node:node2.*ssh.*refused"),
     "ENODETIME": (_Group, _Answer("time", [7, 0]), "node:node2.*clock differs"),
+    "ENODEVERSION": (_Group, _Answer("version", [constants.PROTOCOL_VERSION, "0.1"]), "node:node2.*0[.]1"),
     "ENODEUSERSCRIPTS": (_Group, _Answer("user-scripts", ["/etc/ganeti/setup"]), "node:node2.*/etc/ganeti/setup"),
 }  # fmt: skip
 # code -> the test that breaks it
@@ -129,12 +130,11 @@ ELSEWHERE = {
     "ENODEGLUSTERSTORAGEPATHUNUSABLE": "unit/cmdlib/cluster/test_verify_group.py",
     "ENODELOSS": "unit/cmdlib/cluster/test_verify_group.py",
     "ENODELVM": "unit/cmdlib/cluster/test_verify_lvm.py",
-    "ENODEN1": "unit/cmdlib/cluster/test_verify_group.py",
+    "ENODEN1": "unit/cmdlib/instance/test_room.py",
     "ENODEOOBPATH": "unit/cmdlib/node/test_power.py",
     "ENODEORPHANLV": "unit/cmdlib/cluster/test_verify_lvm.py",
     "ENODERPC": "unit/cmdlib/cluster/test_verify_drbd.py",
     "ENODESHAREDFILESTORAGEPATHUNUSABLE": "unit/cmdlib/cluster/test_verify_group.py",
-    "ENODEVERSION": "unit/cmdlib/cluster/test_verify_nodes.py",
 }
 # No master daemon starts with what these are about.
 NEVER = {"ECLUSTERDANGLINGNODES", "ECLUSTERDANGLINGINST"}
@@ -161,7 +161,8 @@ def test_every_code_is_raised_by_a_test() -> None:
     assert {*BROKEN, *ELSEWHERE, *NEVER} == set(VERIFY_CODES)
     for code, name in ELSEWHERE.items():
         with open(os.path.join(TOP, "test", name), encoding="utf-8") as stream:
-            assert code in stream.read(), f"{name} has no {code}"
+            shown = [line for line in stream if code in line and not re.search(r"\bnot\b|\bError(If)?\(", line)]
+        assert shown, f"{name} does not show {code}"
 
 
 def test_nodes_are_told_which_nodes_of_other_groups_to_reach_by_ssh(three: Master) -> None:
@@ -249,7 +250,7 @@ def test_guests_whose_qemu_runs_as_root_are_told_and_fail_no_verification(three:
     assert told() == []
     three.cfg.Update(three.Instance(WEB).Replace(admin_state="up"))
     [text] = told()
-    assert text.startswith(f"  - NOTICE: QEMU runs as root for 1 instance(s) ({WEB}): security_model is 'none'.")
+    assert text.startswith(f"  - NOTICE: QEMU runs as root for 1 instance ({WEB}): security_model is 'none'.")
     assert "gnt-cluster modify -H kvm:security_model=pool" in text
     cluster = three.snapshot.cluster
     pool = {**cluster.hvparams["kvm"], "security_model": "pool"}
@@ -257,3 +258,44 @@ def test_guests_whose_qemu_runs_as_root_are_told_and_fail_no_verification(three:
     assert told() == []
     three.cfg.Update(three.Instance(WEB).Replace(hvparams={"security_model": "none"}))
     assert len(told()) == 1, "its own value counts"
+
+
+def test_hypervisor_parameters_that_are_seldom_wanted_are_named_unless_that_is_skipped(three: Master) -> None:
+    def told(**values: Any) -> list[str]:
+        three.Run(_Group(**values))
+        return [text for text in three.last.messages if "Hypervisor parameters of" in text]
+
+    three.cfg.Update(three.Instance(WEB).Replace(hypervisor="fake"))
+    assert told() == []
+    three.cfg.Update(three.Instance(WEB).Replace(hypervisor="kvm"))
+    usual = _Codes(three, _Group())
+    [text] = told()
+    assert text.startswith(f"  - NOTICE: Hypervisor parameters of 1 instance ({WEB}): cpu_type is not set")
+    assert told(skip_checks=["hvparam_assessment"]) == []
+    for values, expected in (
+        ({}, []),
+        ({"vnc_bind_address": "0.0.0.0"}, ["vnc_bind_address is 0.0.0.0 and vnc_password_file is not set"]),
+        ({"vnc_bind_address": "0.0.0.0", "vnc_password_file": "/etc/vnc"}, []),
+        ({"vnc_bind_address": "127.0.0.1"}, []),
+        ({"vnc_bind_address": "/run/vnc"}, []),
+        ({"spice_bind": "eth0"}, ["spice_bind is eth0 and spice_password_file is not set"]),
+        ({"spice_bind": "::1", "spice_ip_version": 6}, []),
+    ):
+        three.cfg.Update(three.Instance(WEB).Replace(hvparams={"cpu_type": "host", **values}))
+        found = told()
+        assert len(found) == len(expected), values
+        assert all(words in text for words, text in zip(expected, found, strict=True))
+        assert _Codes(three, _Group()) == usual, "neither an error nor a warning"
+
+
+def test_a_staged_certificate_is_named_with_the_command_also_where_no_list_has_it(three: Master) -> None:
+    digests = [":".join([pair] * 20) for pair in ("AB", "CD")]
+    secrets = {kind: ["a", None, None] for kind in renewal.SECRETS}
+    for node in three.all:
+        staged = digests[1] if node is three[2] else None
+        node.answers["crypto_look"] = {
+            "secrets": secrets, "client": [digests[0], staged, "a", staged and "a"], "listed": [],
+        }  # fmt: skip
+    [found] = [text for text in _Codes(three, _Group()) if "staged certificate that is not used yet" in text]
+    assert f":node:{three[2].name}:" in found
+    assert "'gnt-cluster renew-crypto --new-node-certificates' completes the renewal" in found

@@ -18,10 +18,10 @@ def Report(signer: str | None = "S2", **held: Held) -> renewal.Report:
     ("report", "kind", "words"),
     [
         (Report(cluster=Held("S1", None, None)), CLUSTER, "does not use the cluster certificate that the master uses"),
-        (Report(cluster=Held("S2", None, "S1")), CLUSTER, "still accepts the one before"),
-        (Report(cluster=Held("S2", "S3", None)), CLUSTER, "accepts another one beside"),
+        (Report(cluster=Held("S2", None, "S1")), CLUSTER, "still accepts the replaced cluster certificate"),
+        (Report(cluster=Held("S2", "S3", None)), CLUSTER, "accepts a new cluster certificate that is not used yet"),
         (Report(confd=Held("K1", None, None)), CONFD, "does not use the confd HMAC key"),
-        (Report(confd=Held("K2", None, "K1")), CONFD, "still accepts the one before"),
+        (Report(confd=Held("K2", None, "K1")), CONFD, "still accepts the replaced confd HMAC key"),
         (Report("S1"), CLUSTER, "signed with an old cluster certificate"),
     ],
 )

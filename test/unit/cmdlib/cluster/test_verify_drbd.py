@@ -77,7 +77,7 @@ def test_a_minor_that_belongs_to_nobody(two: Master) -> None:
     _Answers(two, drbd_list=[0, 7])
     [found] = _Verify(two)
     assert found.startswith("ERROR:ENODEDRBD:node:node2:DRBD minor 7 is in use, but belongs to no disk of the cluster")
-    assert "'drbdsetup down resource7'" in found
+    assert "'drbdsetup show 7' there names its resource" in found and "'drbdsetup down resource7'" in found
 
 
 def test_a_minor_that_is_not_active(two: Master) -> None:

@@ -124,16 +124,20 @@ def test_what_is_left_on_a_node_that_does_not_answer_is_said(three: Master) -> N
     _Convert(three, "drbd", wait_for_sync=True)
     three.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB))
 
+    removals: list[str] = []
+
     def fail(name: str, _args: Any) -> None:
-        if name == "blockdev_remove":
+        removals.extend([name] if name == "blockdev_remove" else [])
+        # Before the first removal the mirror is taken down, without which nothing is converted.
+        if removals and name in ("blockdev_remove", "blockdev_shutdown"):
             raise errors.RpcCallError("it is busy")
 
     for node in three.all:
         node.before = fail
     _Convert(three, "plain")
     said = [message for message in three.last.messages if "it is busy" in message]
-    assert len(said) == 3 and "on node node2" in said[0]
-    assert all("on node node1" in message for message in said[1:])
+    assert len(said) == 2 and "on node node2" in said[0] and "on node node1" in said[1]
+    assert any("run 'drbdsetup down resource0' and 'lvremove" in message for message in three.last.messages)
     assert mirrors.Volumes() == [2, 2, 0] and len(_DataVolumes(three)) == 1
 
 

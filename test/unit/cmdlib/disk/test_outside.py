@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from simulated import Invocation
+from simulated.disk import Device
 from support import drivers, standinstorage
 from support.master import Master
 from support.simnode import FILE_FOLDER, SHARED_FOLDER, FilesBelow
@@ -360,6 +361,42 @@ def test_two_instances_cannot_have_one_device(site: Site) -> None:
     site.Create("blockdev", start=True)
     with pytest.raises(errors.OpPrereqError, match=f"instance {NEW} has it"):
         site.Create("blockdev", name=OTHER, start=True)
+
+
+def test_one_device_under_two_names_is_adopted_once(site: Site) -> None:
+    alias = "/dev/disk/by-path/same"
+    for number in range(2):
+        site.master[number].Call(runtime.MakeDirs, "/dev/disk/by-path")
+        site.master[number].Call(runtime.Symlink, f"{LUN}0", alias)
+    with pytest.raises(errors.OpPrereqError, match=rf"Device {alias} .* same as {LUN}0 .*to be adopted, too"):
+        site.Create("blockdev", disks=[{"adopt": f"{LUN}0"}, {"adopt": alias}])
+    site.Create("blockdev")
+    with pytest.raises(
+        errors.OpPrereqError, match=rf"Device {alias} .* same as {LUN}0 \({LUN}0 on node node1.*instance {NEW} has it"
+    ):
+        site.Create("blockdev", OTHER, disks=[{"adopt": alias}])
+    site.Create("blockdev", OTHER, disks=[{"adopt": f"{LUN}1"}])
+
+
+def test_a_device_that_the_node_itself_uses_is_not_adopted(site: Site) -> None:
+    """Its root file system, its swap, what its volume groups lie in; and what is a volume of another instance."""
+    device = site.master[0].machine.disk.Find(f"{LUN}0")
+    assert isinstance(device, Device)
+    device.held = True
+    with pytest.raises(errors.OpPrereqError, match=rf"node1\S* has {LUN}0 in use itself") as caught:
+        site.Create("blockdev")
+    assert caught.value.hint.startswith(f"'lsblk {LUN}0' on node node1")
+    device.held = False
+    site.Create("rbd", OTHER, start=False, no_install=True, os_type=None)
+    [disk] = site.Disks(OTHER)
+    node = site.master.Instance(OTHER).primary_node
+    name = "xenvg/uuid.disk0"
+    site.master.cfg.Update(disk.Replace(dev_type="plain", logical_id=tuple(name.split("/")), nodes=[node]))
+    standinstorage.AddDevice(site.master[0].machine, f"/dev/{name}", 1024 * _MIB)
+    alias = "/dev/disk/by-id/dm-name-volume"
+    site.master[0].Call(runtime.Symlink, f"/dev/{name}", alias)
+    with pytest.raises(errors.OpPrereqError, match=f"same as /dev/{name} .*instance {OTHER} has it"):
+        site.Create("blockdev", disks=[{"adopt": alias}])
 
 
 @pytest.mark.parametrize("key", ["bad=key", "x" * 200, "a\nb"])

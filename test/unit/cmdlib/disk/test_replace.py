@@ -29,11 +29,13 @@ def test_faulty_disks_are_found(trio: Master) -> None:
     assert trio.last.messages[-1] == f"No disks need replacement for instance '{WEB}'"
     trio[0].SetMirrors(FAULTY)
     trio[1].SetMirrors(FAULTY)
-    with pytest.raises(errors.OpPrereqError, match="faulty disks on more than one node"):
+    with pytest.raises(errors.OpPrereqError, match=r"faulty disks on both nodes: 0 on node1.*; 0 on node2") as caught:
         _Replace(trio, "auto")
+    assert "no good copy" in caught.value.hint and f"recreate-disks --disk=0 {WEB}'" in caught.value.hint
     trio.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
-    with pytest.raises(errors.OpPrereqError, match="run activate-disks"):
+    with pytest.raises(errors.OpPrereqError, match=f"disks of instance {WEB} are not active") as caught:
         _Replace(trio, "auto")
+    assert f"'gnt-instance activate-disks {WEB}'" in caught.value.hint
 
 
 # --- another node --------------------------------------------------------------------------------------------------------
@@ -50,7 +52,7 @@ def test_faulty_disks_are_found(trio: Master) -> None:
         ),
         ("only be used when changing", "on_primary", {"remote_node": "node3"}),
         ("takes no list of disks", "auto", {"disks": [0]}),
-        ("Disk index 5 is too high", "on_primary", {"disks": [5]}),
+        ("has no disk 5: it has 1, counted from 0", "on_primary", {"disks": [5]}),
         ("is the primary node", "new_secondary", {"remote_node": "node1"}),
         ("already the secondary", "new_secondary", {"remote_node": "node2"}),
     ],
@@ -76,6 +78,7 @@ def test_only_mirrors_have_disks_to_replace(trio: Master) -> None:
     trio.Run(opcodes.OpInstanceSetParams(instance_name=WEB, disk_template="plain"))
     with pytest.raises(
         errors.OpPrereqError,
-        match=r"only run replace disks for DRBD8-based instances; the disk template of .* is plain",
-    ):
+        match=f"Instance {WEB} has disks of template plain, which have no second copy to rebuild from",
+    ) as caught:
         _Replace(trio, "on_primary")
+    assert f"'gnt-instance recreate-disks {WEB}'" in caught.value.hint

@@ -156,3 +156,20 @@ def test_a_primary_that_is_lost_while_it_fills_the_other_side(three: Master) -> 
     with pytest.raises(errors.OpExecError, match=f"Disk disk/0 of instance {WEB} is Inconsistent on target node"):
         stopped.FailOver(accept=True)
     assert stopped.Primary() == THERE and all(disk.behind is None for disk in stopped.Disks())
+
+
+@pytest.mark.parametrize("silent", BOTH)
+def test_a_primary_that_is_lost_while_the_other_side_is_not_set_up(three: Master, silent: bool) -> None:
+    """The other node has just restarted: what its volumes hold is looked at before the copy of the lost one is given up."""
+    stopped = Stopped(three, turned=True)
+    three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    for machine in stopped.mirrors.machines[:2]:
+        machine.LosePower()
+    stopped.master[0].lvm.lvs.clear()
+    stopped.TakeOff()
+    if silent:
+        stopped.master[0].faults["drbd_views"] = "it hangs"
+    words = "does not report the state" if silent else "Disk disk/0 .* is Diskless on target node"
+    with pytest.raises(errors.OpExecError, match=words):
+        stopped.FailOver()
+    assert stopped.Primary() == THERE and all(disk.behind is None for disk in stopped.Disks())

@@ -102,6 +102,25 @@ def test_another_name(stopped: Master) -> None:
     assert (env["GANETI_INSTANCE_NEW_NAME"], env["GANETI_POST_INSTANCE_NAME"]) == (BLOG, BLOG)
 
 
+def test_only_both_names_are_locked_meanwhile(stopped: Master) -> None:
+    held: list[str] = []
+
+    def look(name: str, _args: object) -> None:
+        if name == "instance_run_rename":
+            held.extend(f"{row.name} {row.mode}" for row in stopped.glm.QueryLocks() if row.owner)
+
+    stopped[0].before = look
+    stopped.Run(opcodes.OpInstanceRename(instance_name=WEB, new_name=BLOG))
+    assert sorted(held) == ["cluster/BGL shared", f"instance/{BLOG} exclusive", f"instance/{WEB} exclusive"]
+
+
+def test_a_name_that_could_not_be_given_leaves_no_lock(stopped: Master) -> None:
+    stopped.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    with pytest.raises(errors.OpPrereqError, match="marked to be up"):
+        stopped.Run(opcodes.OpInstanceRename(instance_name=WEB, new_name=BLOG))
+    assert stopped.glm.Names(locking.LEVEL_INSTANCE) == {WEB}
+
+
 def test_files_move_with_the_name(filed: Master) -> None:
     filed.Run(opcodes.OpInstanceRename(instance_name="files", new_name="moved.example.org"))
     (disk,) = filed.snapshot.InstanceDisks(filed.Instance("moved"))
@@ -121,6 +140,45 @@ def test_a_directory_that_keeps_its_name_is_found_again_under_the_old_one(filed:
     del filed[0].faults["file_storage_dir_rename"]
     filed.Run(opcodes.OpInstanceRename(instance_name="moved", new_name=name))
     filed.Run(opcodes.OpInstanceStartup(instance_name=name))
+
+
+TOP = "/srv/ganeti/file-storage"
+
+
+def test_an_empty_directory_of_the_new_name_is_not_in_the_way(filed: Master) -> None:
+    """As one that an older release left when it converted or detached the last disk of an instance of this name."""
+    filed[0].Call(runtime.MakeDirs, f"{TOP}/moved.example.org")
+    filed.Run(opcodes.OpInstanceRename(instance_name="files", new_name="moved.example.org"))
+    assert filed[0].Names(TOP) == ["moved.example.org"]
+    filed.Run(opcodes.OpInstanceStartup(instance_name="moved"))
+
+
+def test_nothing_is_renamed_while_files_lie_where_the_disks_are_to_go(filed: Master) -> None:
+    name = filed.Instance("files").name
+    filed[0].Call(runtime.MakeDirs, f"{TOP}/moved.example.org")
+    filed[0].Call(runtime.WriteFile, f"{TOP}/moved.example.org/precious", b"data")
+    with pytest.raises(
+        errors.OpExecError, match=r"is in the way .* nothing was changed: .*1 entries left \(precious\)"
+    ) as caught:
+        filed.Run(opcodes.OpInstanceRename(instance_name="files", new_name="moved.example.org"))
+    assert f"'ls -l {TOP}/moved.example.org' on node" in caught.value.hint
+    filed.Run(opcodes.OpInstanceStartup(instance_name=name))
+    assert filed[0].Names(TOP) == [name, "moved.example.org"]
+
+
+def test_verify_says_of_a_cut_off_renaming_what_a_start_says(filed: Master) -> None:
+    old = filed.Instance("files").name
+    filed[0].faults["file_storage_dir_rename"] = "the master died"
+    with pytest.raises(errors.OpExecError, match="the master died"):
+        filed.Run(opcodes.OpInstanceRename(instance_name="files", new_name="moved.example.org"))
+    for messages in (
+        lambda: filed.Run(opcodes.OpClusterVerifyGroup(group_name="default")),
+        lambda: filed[0].Call(runtime.MakeDirs, f"{TOP}/moved.example.org"),
+    ):
+        messages()
+        [text] = [text for text in filed.last.messages if "not found on this node" in text]
+        assert f"the file is '{TOP}/{old}/" in text
+        assert f"'mv -T {TOP}/{old} {TOP}/moved.example.org' on this node moves it to its place" in text
 
 
 def test_a_file_that_stayed_under_the_old_name_is_named_with_the_command_that_moves_it(filed: Master) -> None:

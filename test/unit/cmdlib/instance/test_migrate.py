@@ -442,7 +442,47 @@ def _Volumes(master: Master, number: int) -> list[str]:
     return [name for name in master[number].devices if name.startswith("plain%") and "disk0" in name]
 
 
-@pytest.mark.req("D20-FOA-01", "D20-FOA-03", "D20-FOA-04", "D20-FOA-06")
+class _Filling:
+    """A new copy that is being filled until somebody has looked three times how far it is."""
+
+    def __init__(self, master: Master):
+        self.seen: list[tuple[str, bool]] = []
+        self._looks: int | None = None
+        self._master = master
+        for node in master.all:
+            node.before = self._Before
+
+    def _Before(self, name: str, _args: Any) -> None:
+        if name == "drbd_attach_net" and self._looks is None:
+            self._looks = 0
+            self._Show(sync_percent=12.5, estimated_time=1.0, is_degraded=True)
+        elif name == "blockdev_getmirrorstatus" and self.filling:
+            self._looks = (self._looks or 0) + 1
+            if not self.filling:
+                self._Show()
+        elif name in ("instance_start", "blockdev_remove"):
+            self.seen.append((name, self.filling))
+
+    @property
+    def filling(self) -> bool:
+        return self._looks is not None and self._looks < 3
+
+    def _Show(self, **state: Any) -> None:
+        for node in self._master.all:
+            node.SetMirrors(state)
+
+
+@pytest.mark.req("D20-FOA-04", "D20-FOA-06")
+def test_the_guest_does_not_wait_for_its_new_copy_but_the_old_one_does(trio: Master) -> None:
+    copy = _Filling(trio)
+    trio.Run(opcodes.OpInstanceFailover(instance_name=WEB, target_node="node3"))
+    assert copy.seen[0] == ("instance_start", True), "it starts while it is being filled"
+    removed = copy.seen[1:]
+    assert len(removed) == 2 and set(removed) == {("blockdev_remove", False)}, "nothing goes before it is complete"
+    assert WEB in trio[2].guests and _Volumes(trio, 1) == []
+
+
+@pytest.mark.req("D20-FOA-01", "D20-FOA-03")
 def test_a_failover_to_a_third_node_starts_while_the_new_copy_is_filled(trio: Master) -> None:
     started: list[tuple[str, list[str]]] = []
     trio[2].before = lambda name, args: started.append((name, _Volumes(trio, 1))) if name == "instance_start" else None

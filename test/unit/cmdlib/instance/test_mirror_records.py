@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from support.master import Master
 from unit.cmdlib.instance.test_mirrors import PRIMARY, SECONDARY, WEB, Mirrors, _Add, _Empty
 
-from ganeti import errors, opcodes
+from ganeti import errors, opcodes, runtime
 from ganeti.cmdlib.disk import mirrors as both
 from ganeti.server.mirrorkeeper import NeedsDecision
 
@@ -41,7 +42,7 @@ def _Lose(master: Master, number: int, ending: str) -> None:
         del lvm.lvs[key]
 
 
-SECOND = "node2.example.org"
+FIRST, SECOND = "node1.example.org", "node2.example.org"
 
 
 def test_a_recreation_that_is_refused_changes_no_record(three: Master) -> None:
@@ -185,6 +186,27 @@ def test_a_new_disk_that_dies_while_it_is_filled_is_not_reported_as_done(three: 
     with pytest.raises(errors.OpExecError, match="were not removed"):
         three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode=mode, **values))
     assert mirrors.Volumes()[1] >= before[1], "the old volumes are there"
+
+
+def test_disks_that_failed_on_different_sides_are_made_again_by_the_commands_that_are_named(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    for node, minor in ((0, 0), (1, 1)):
+        argv = ["drbdsetup", "detach", str(minor), "--force"]
+        assert not three[node].Call(runtime.RunCmd, argv).failed
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert _Behind(three) == [FIRST, SECOND]
+    with pytest.raises(errors.OpPrereqError, match="faulty disks on both nodes") as caught:
+        three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_auto"))
+    named = re.findall(r"replace-disks -([ps]) --disks=(\d) ", caught.value.hint)
+    assert sorted(named) == [("p", "0"), ("s", "1")]
+    modes = {"p": "replace_on_primary", "s": "replace_on_secondary"}
+    with pytest.raises(errors.OpPrereqError, match="the others would be kept"):
+        three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode=modes["s"], disks=[0]))
+    for side, disk in named:
+        three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode=modes[side], disks=[int(disk)]))
+    assert mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+    assert _Behind(three) == [None, None]
 
 
 def test_a_primary_that_was_not_fenced_is_recorded(three: Master) -> None:

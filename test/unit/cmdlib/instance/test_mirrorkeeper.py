@@ -193,6 +193,7 @@ def test_when_a_decision_is_needed(three: Master) -> None:
              "primary": True, "frozen": False, "incomplete": False, "stranger": None}  # fmt: skip
     lost = {**whole, "connected": False, "peer_uptodate": False}
     frozen = {**lost, "frozen": True}
+    served = {**whole, "local_uptodate": False, "incomplete": True}
     behind = {node: disk.Replace(behind={"node": node, "since": 1.0}) for node in (primary, secondary)}
     for record, state, needed in (
         (disk, None, False),
@@ -203,7 +204,16 @@ def test_when_a_decision_is_needed(three: Master) -> None:
         (disk, lost, True),
         (behind[secondary], lost, False),
         (behind[secondary], frozen, True),
-        (behind[primary], frozen, False),
+        (behind[primary], frozen, True),
+        (behind[primary], lost, True),
+        (behind[primary], {**whole, "peer_uptodate": False}, True),
+        (disk, served, True),
+        (behind[primary], served, False),
+        (behind[secondary], served, True),
+        (disk, {**served, "primary": False}, False),
+        (disk, {**served, "in_resync": True, "connected": False}, False),
+        (disk, {**served, "peer_uptodate": False}, False),
+        (behind[primary], whole, True),
         (behind[secondary], whole, True),
         (behind[secondary], {**whole, "peer_uptodate": False}, False),
     ):

@@ -23,7 +23,7 @@ class Mirrors:
         storage.UseDrivers({name: driver for name, driver in drivers.ON_LVM.items() if name != constants.DT_DRBD8})
         self.master = master
         self.links = Links()
-        self.machines = [StandInDrbd(node.machine, self.links) for node in master.all]
+        self.machines = [StandInDrbd(node.machine, self.links, node.lvm) for node in master.all]
 
     def States(self) -> list[list[tuple[str, str, str]]]:
         return [
@@ -40,6 +40,14 @@ PRIMARY, SECONDARY = ("Connected", "Primary", "UpToDate"), ("Connected", "Second
 
 def _Empty(root: objects.Snapshot) -> objects.Snapshot:
     return root.Replace(instances={}, disks={})
+
+
+def _EmptyWithFiles(root: objects.Snapshot) -> objects.Snapshot:
+    """Without instances; besides volumes and mirrors there may be disks in files."""
+    templates = ["drbd", "plain", "file"]
+    cluster = root.cluster
+    ipolicy = {**cluster.ipolicy, "disk-templates": templates}
+    return _Empty(root).Replace(cluster=cluster.Replace(enabled_disk_templates=templates, ipolicy=ipolicy))
 
 
 @pytest.fixture
@@ -224,14 +232,7 @@ def test_a_primary_whose_data_is_incomplete_is_not_chosen(three: Master) -> None
 
 @pytest.fixture
 def filed(make: Callable[..., Master]) -> Master:
-    templates = ["drbd", "plain", "file"]
-
-    def change(root: objects.Snapshot) -> objects.Snapshot:
-        cluster = root.cluster
-        ipolicy = {**cluster.ipolicy, "disk-templates": templates}
-        return _Empty(root).Replace(cluster=cluster.Replace(enabled_disk_templates=templates, ipolicy=ipolicy))
-
-    return make(3, lvm=True, change=change)
+    return make(3, lvm=True, change=_EmptyWithFiles)
 
 
 def test_a_mirror_is_copied_to_another_template_and_back(filed: Master) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.dying import DiesAt, Killed
 from support.master import Master
-from support.simnode import NameOf
+from support.simnode import FILE_FOLDER, NameOf
 from support.writers import InFiles
 
 from ganeti import errors, objects, opcodes, pathutils, runtime
@@ -386,35 +387,44 @@ def test_detach_and_attach(filed: Master) -> None:
     _Refused(filed, "attached to instance web", errors.ECODE_INVAL, disks=[["attach", -1, {"uuid": uuid}]])
 
 
-class _Killed(BaseException):
-    """Ends a job as a signal ends its master."""
+def test_the_directory_goes_with_the_last_file_in_it(filed: Master) -> None:
+    """It has the instance's name: one that is renamed to this name later would find it in its way."""
+    uuid = _Disks(filed)[0].uuid
+    _Modify(filed, disks=[["add", -1, {"size": 1024, "name": "spare"}]])
+    _Modify(filed, disks=[["detach", "spare", {}]])
+    assert WEB in filed[0].Names(FILE_FOLDER)
+    _Modify(filed, disks=[["detach", 0, {}]])
+    assert WEB not in filed[0].Names(FILE_FOLDER)
+    _Modify(filed, disks=[["attach", 0, {"uuid": uuid}]])
+    _Modify(filed, disks=[["remove", 0, {}]])
+    assert WEB not in filed[0].Names(FILE_FOLDER)
 
 
-class _Dies(LUInstanceSetParams):
-    """Its master dies when the file has been moved and nothing is stored yet."""
-
-    def Exec(self, feedback: Any) -> Any:
-        real = self.cfg
-
-        class Config:
-            def __getattr__(self, name: str) -> Any:
-                if name in ("AttachInstanceDisk", "DetachInstanceDisk"):
-                    raise _Killed
-                return getattr(real, name)
-
-        self.cfg = Config()  # type: ignore[assignment]
-        return super().Exec(feedback)
+def test_a_detached_disk_is_named_with_the_command_that_attaches_it(filed: Master) -> None:
+    _Modify(filed, disks=[["add", -1, {"size": 1024, "name": "spare"}]])
+    uuid = _Disks(filed)[1].uuid
+    _Modify(filed, disks=[["detach", 1, {}]])
+    [text] = [text for text in filed.last.messages if "is detached" in text]
+    assert f"'gnt-instance modify --disk attach:uuid={uuid} {WEB}'" in text
+    filed.Run(opcodes.OpClusterVerifyConfig())
+    [text] = [text for text in filed.last.messages if "detached" in text]
+    assert "1 disk is detached" in text and f"{uuid} (spare, file, 1024 MiB)" in text
+    assert "'gnt-instance modify --disk attach:uuid=UUID INSTANCE'" in text
+    _Modify(filed, disks=[["attach", -1, {"uuid": uuid}]])
+    filed.Run(opcodes.OpClusterVerifyConfig())
+    assert not any("detached" in text for text in filed.last.messages)
 
 
 def test_a_move_of_a_file_that_was_interrupted_is_repeated(filed: Master) -> None:
     _Modify(filed, disks=[["add", -1, {"size": 1024, "name": "spare"}]])
     uuid = _Disks(filed)[1].uuid
     inside = _Disks(filed)[1].logical_id
+    dies = DiesAt(LUInstanceSetParams, "AttachInstanceDisk", "DetachInstanceDisk")
     for change in (["detach", "spare", {}], ["attach", -1, {"uuid": uuid}]):
         op = opcodes.OpInstanceSetParams(instance_name=WEB, disks=[change])
         before, files = filed.snapshot.disks, set(filed[0].devices)
-        with pytest.raises(_Killed):
-            filed.Run(op, units={op.OP_ID: _Dies})
+        with pytest.raises(Killed):
+            filed.Run(op, units={op.OP_ID: dies})
         assert filed.snapshot.disks == before and set(filed[0].devices) != files
         filed.Run(op)
         assert NameOf(filed.snapshot.disks[uuid]) in filed[0].devices and len(filed[0].devices) == 2

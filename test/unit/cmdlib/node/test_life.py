@@ -123,8 +123,10 @@ def test_without_ssh_nothing_asks_for_ssh(three: Master) -> None:
 def test_with_ssh_the_master_must_reach_it(three: Master) -> None:
     three[0].ssh_names[three.Spare().name] = "another"
     before = three.snapshot
-    with pytest.raises(errors.OpExecError, match="ssh/hostname verification failed"):
-        _Add(three, node_setup=True)
+    with pytest.raises(errors.OpExecError, match="ssh/hostname verification failed") as caught:
+        _Add(three, node_setup=True, ndparams={"ssh_port": 2222})
+    assert "-oPort=2222" in str(caught.value.hint), "the command that was tried, with all that matters"
+    assert f"HostKeyAlias={before.cluster.cluster_name}" in str(caught.value.hint)
     assert three.snapshot is before
     three[0].ssh_names.clear()
     node = _Add(three, node_setup=True)
@@ -213,8 +215,46 @@ def test_a_failed_set_up_says_what_to_do(three: Master) -> None:
     with pytest.raises(errors.OpExecError, match=r"is added, but its Open vSwitch.*--readd.*no ovs-vsctl"):
         _Add(three, ndparams={"ovs": True})
     machine.faults.clear()
+    machine.arguments.clear()
     node = _Add(three, readd=True)
     assert node.master_candidate
+    assert machine.arguments["node_configure_ovs"] == ("switch1", None), "the command that was advised does the rest"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "match", "ecode"),
+    [
+        ("192.0.2.12", {}, "Address 192.0.2.12 conflicts with existing node node2", errors.ECODE_NOTUNIQUE),
+        ("192.0.2.11", {}, "Address 192.0.2.11 conflicts with existing node node1", errors.ECODE_NOTUNIQUE),
+        ("198.51.100.2", {}, "Address 198.51.100.2 conflicts with existing node node2", errors.ECODE_NOTUNIQUE),
+        ("cluster.example.org", {}, "is that of the cluster, cluster.example.org", errors.ECODE_NOTUNIQUE),
+        ("203.0.113.7", {}, "which is one of this machine, the master node1", errors.ECODE_NOTUNIQUE),
+        ("localhost", {}, "which is one of this machine, the master node1", errors.ECODE_NOTUNIQUE),
+        (None, {"secondary_ip": None}, "doesn't have one", errors.ECODE_INVAL),
+        (None, {"secondary_ip": "198.51.100.2"}, "conflicts with existing node node2", errors.ECODE_NOTUNIQUE),
+        (None, {"group": "nowhere"}, "'nowhere' not known", errors.ECODE_NOENT),
+        (None, {"readd": True}, "not in the configuration", errors.ECODE_NOENT),
+    ],
+)
+def test_a_dry_run_finds_what_can_be_found_without_the_machine(
+    three: Master, name: str | None, options: dict[str, Any], match: str, ecode: str
+) -> None:
+    """gnt-node add asks for it before a machine gets new keys: another name of a node, or of the master, is no machine to add."""
+    three[0].machine.addresses["203.0.113.7"] = None
+    cluster = three.snapshot.cluster
+    assert cluster.cluster_name == "cluster.example.org"
+    three.world.AddMachine(cluster.cluster_name, cluster.master_ip)
+    _Refused(three, match, ecode, node_name=name or three.Spare().name, dry_run=True, **options)
+    assert three.Spare().calls == []
+
+
+def test_a_dry_run_does_not_ask_a_machine_that_is_not_set_up(three: Master) -> None:
+    machine = three.Spare()
+    machine.faults["version"] = "no node daemon"
+    before = three.snapshot
+    options = {"node_name": machine.name, "secondary_ip": SECOND, "ndparams": {"ssh_port": 2222}, "group": "default"}
+    assert three.Run(opcodes.OpNodeAdd(dry_run=True, **options)) is None
+    assert three.snapshot is before and machine.calls == []
 
 
 def test_a_node_that_is_refused_leaves_no_locks(three: Master) -> None:
@@ -252,6 +292,28 @@ def test_a_repaired_node_is_taken_back(three: Master) -> None:
     assert (back.uuid, back.offline, back.master_candidate, back.powered) == (node.uuid, False, True, True)
     assert back.uuid in _Voters(three) and back.uuid in three.snapshot.cluster.candidate_certs
     assert back.ctime == node.ctime
+
+
+def test_a_node_that_comes_back_keeps_its_own_parameters(three: Master) -> None:
+    own = {"ssh_port": 2222, "oob_program": "/bin/oob", "spindle_count": 3}
+    _Add(three, ndparams=own, node_setup=True)
+    back = _Add(three, readd=True, node_setup=True)
+    assert dict(back.ndparams) == own
+    assert three[0].arguments["node_verify"][0]["nodelist"][3] == {back.name: 2222}
+    changed = _Add(three, readd=True, ndparams={"spindle_count": 4, "oob_program": "default"})
+    assert dict(changed.ndparams) == {"ssh_port": 2222, "spindle_count": 4}
+
+
+def test_what_a_lost_machine_had_is_no_longer_accepted_when_another_takes_its_place(three: Master) -> None:
+    node = _Add(three, node_setup=True)
+    three[0].calls.clear()
+    _Add(three, readd=True, node_setup=True)
+    assert [name for name in three[0].calls if name.startswith("node_ssh_key_")] == [
+        "node_ssh_key_remove",
+        "node_ssh_key_add",
+    ]
+    uuid, name, *_, readd = three[0].arguments["node_ssh_key_remove"]
+    assert (uuid, name, readd) == (node.uuid, node.name, True)
 
 
 def test_a_candidate_with_an_empty_disk_is_copied_anew(three: Master) -> None:

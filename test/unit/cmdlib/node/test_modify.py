@@ -257,7 +257,9 @@ def test_secondaries_are_named_too(trio: Master) -> None:
 def test_a_node_comes_back(trio: Master) -> None:
     _Modify(trio, 1, offline=True, auto_promote=True)
     trio[1].faults["version"] = "not up yet"
-    _Refused(trio, 1, "not up yet", errors.ECODE_STATE, offline=False)
+    error = _Refused(trio, 1, "not up yet", errors.ECODE_STATE, offline=False)
+    # It may have been away while certificates were renewed.
+    assert f"node-cleanup --yes-do-it' there, then 'gnt-node add --readd {trio[1].name}' here" in str(error.hint)
     trio[1].faults.clear()
     trio[1].Write("/etc/hosts", "")
     assert _Modify(trio, 1, offline=False) == [["offline", "False"]]

@@ -1,0 +1,213 @@
+"""A guest whose primary node has no disk of its own writes to the other node only: who records that, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.master import Master
+from unit.cmdlib.instance.test_mirrors import PRIMARY, SECONDARY, WEB, Mirrors, _Add, _Empty
+
+from ganeti import errors, opcodes
+from ganeti.cmdlib.disk import mirrors as both
+from ganeti.server.mirrorkeeper import NeedsDecision
+
+FIRST, SECOND = "node1.example.org", "node2.example.org"
+SERVED = ("Connected", "Primary", "Diskless")
+
+
+class Served:
+    """Two mirrored disks of a guest that runs on the first node; its numbers are those of the nodes."""
+
+    def __init__(self, master: Master):
+        self.master = master
+        self.mirrors = Mirrors(master)
+        _Add(master, start=True)
+
+    def Behind(self) -> list[str | None]:
+        disks = self.master.snapshot.InstanceDisks(self.master.Instance(WEB))
+        return [None if disk.behind is None else self.master.snapshot.NodeName(disk.behind["node"]) for disk in disks]
+
+    def FailDisks(self, number: int) -> None:
+        """The disks below a node's mirrors fail for a moment; what is on them can be read again later."""
+        machine = self.mirrors.machines[number]
+        for minor in list(machine.devices):
+            machine._DoDetach([str(minor)], {"force": "yes"})
+        self.mirrors.links.Publish()
+
+    def LosePower(self) -> None:
+        """Both machines are off; the first one comes back, the second one is marked offline."""
+        for machine in self.mirrors.machines[:2]:
+            machine.LosePower()
+        self.master[1].Stop()
+        self._Mark(offline=True)
+
+    def Return(self) -> None:
+        self.master[1].Start()
+        self._Mark(offline=False)
+
+    def _Mark(self, offline: bool) -> None:
+        node = self.master.snapshot.nodes[self.master.nodes[1]]
+        self.master.cfg.Update(node.Replace(offline=offline))
+
+    def NeedDecisions(self) -> list[bool]:
+        master, node = self.master, self.master.nodes[0]
+        disks = master.snapshot.InstanceDisks(master.Instance(WEB))
+        view = both.Pick(disks, node, master.rpc.call_drbd_states([node])[node].payload)
+        return [NeedsDecision(disk, node, view.get(disk.uuid)) for disk in disks]
+
+    def Settle(self) -> None:
+        self.master.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+
+    def StartRefused(self, **values: Any) -> str:
+        """Return what a start that fails advises."""
+        with pytest.raises(errors.OpExecError, match="could not be set up") as caught:
+            self.master.Run(opcodes.OpInstanceStartup(instance_name=WEB, **values))
+        return str(caught.value.hint)
+
+    def FailOver(self) -> None:
+        self.master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+        assert self.master.snapshot.NodeName(self.master.Instance(WEB).primary_node) == SECOND
+
+
+@pytest.fixture
+def three(make: Callable[..., Master]) -> Master:
+    return make(3, lvm=True, change=_Empty)
+
+
+def test_what_the_failed_disk_of_the_primary_has_is_never_opened_alone(three: Master) -> None:
+    """The guest went on with the other node's disk; after a power cut only the first node is there, and its disk again."""
+    served = Served(three)
+    served.FailDisks(0)
+    assert served.mirrors.States()[0] == [SERVED] * 2 and served.NeedDecisions() == [True, True]
+    served.Settle()
+    assert served.Behind() == [FIRST] * 2 and served.NeedDecisions() == [False, False]
+    assert any("is written on the other node only" in text for text in served.master.last.messages)
+    served.master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    served.LosePower()
+    for force in (False, True):
+        hint = served.StartRefused(force=force)
+        assert f"node {SECOND} has newer data" in hint and f"'gnt-instance failover {WEB}'" in hint
+        assert f"'gnt-node modify --offline no {SECOND}'" in hint
+    assert served.Behind() == [FIRST] * 2
+    served.Return()
+    served.FailOver()
+    assert served.Behind() == [FIRST] * 2
+    served.master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    served.Settle()
+    assert served.Behind() == [None, None], "the first side was filled"
+
+
+def test_a_served_guest_starts_while_the_other_node_is_there(three: Master) -> None:
+    served = Served(three)
+    served.FailDisks(0)
+    served.Settle()
+    served.master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    served.master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    served.Settle()
+    assert served.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2] and served.Behind() == [None, None]
+
+
+def test_a_failed_disk_of_the_primary_is_replaced(three: Master) -> None:
+    served = Served(three)
+    served.FailDisks(0)
+    served.Settle()
+    for mode in ("replace_on_secondary", "replace_new_secondary"):
+        values = {"remote_node": "node3"} if mode == "replace_new_secondary" else {}
+        with pytest.raises(errors.OpPrereqError, match="cannot have these disks replaced"):
+            served.master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode=mode, **values))
+    with pytest.raises(errors.OpPrereqError, match="cannot be migrated"):
+        served.master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, mode="live"))
+    with pytest.raises(errors.OpPrereqError, match="cannot give up the newer copies"):
+        served.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, behind="node2"))
+    served.master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_auto"))
+    assert served.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2] and served.Behind() == [None, None]
+
+
+def test_an_exchange_on_the_primary_that_is_cut_off_is_recorded_before(three: Master) -> None:
+    served = Served(three)
+    seen: dict[str, list[str | None]] = {}
+    master = served.master
+    master[0].before = lambda name, args: seen.setdefault(name, served.Behind())
+    master[0].faults["blockdev_rename"] = "the node is too busy"
+    with pytest.raises(errors.OpExecError, match="too busy"):
+        master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_primary", disks=[0]))
+    assert seen["blockdev_removechildren"] == [FIRST, None]
+    assert served.mirrors.States()[0] == [SERVED, PRIMARY]
+    master[0].faults.clear()
+    master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    served.LosePower()
+    for force in (False, True):
+        assert f"'gnt-instance failover {WEB}'" in served.StartRefused(force=force)
+        assert served.Behind() == [FIRST, None], "the other disk's copy is needed where the first one's is"
+    served.Return()
+    served.FailOver()
+
+
+def test_a_whole_exchange_on_the_primary_leaves_no_record(three: Master) -> None:
+    served = Served(three)
+    served.master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_primary"))
+    assert served.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2] and served.Behind() == [None, None]
+    served.mirrors.links.Cut()
+    assert all(device.frozen for device in served.mirrors.machines[0].devices.values())
+
+
+def test_the_primary_gives_its_side_up_only_beside_a_complete_one(three: Master) -> None:
+    """Its other side was complete when that was checked, and has lost its disk since."""
+    served = Served(three)
+    master, before = served.master, served.mirrors.Volumes()
+    master[0].before = lambda name, args: served.FailDisks(1) if name == "blockdev_create" else None
+    with pytest.raises(errors.OpExecError, match="is not given up: there it is without a complete other side"):
+        master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_primary"))
+    assert served.Behind() == [None, None] and served.mirrors.Volumes() == before
+    assert [state[2] for state in served.mirrors.States()[0]] == ["UpToDate"] * 2
+
+
+def test_a_side_that_was_filled_again_counts_as_soon_as_it_is_the_one_that_goes_on(three: Master) -> None:
+    """The record still names the primary's side when the link breaks: what the open side says is true of the writes."""
+    served = Served(three)
+    served.FailDisks(0)
+    served.Settle()
+    served.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    assert served.mirrors.States()[0] == [PRIMARY] * 2 and served.Behind() == [FIRST] * 2
+    served.mirrors.links.Cut()
+    assert all(device.frozen for device in served.mirrors.machines[0].devices.values())
+    assert served.NeedDecisions() == [True, True]
+    served.Settle()
+    assert served.Behind() == [SECOND] * 2
+    assert not any(device.frozen for device in served.mirrors.machines[0].devices.values())
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_side_without_data_gives_up_no_other_one(three: Master, force: bool) -> None:
+    """The primary's disk failed for good, and nothing was written since; the other node is away for a repair."""
+    served = Served(three)
+    served.master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    served.master[0].lvm.lvs.clear()
+    served.LosePower()
+    hint = served.StartRefused(force=force)
+    assert served.Behind() == [None, None]
+    assert f"the data of disk/0, disk/1 on node {FIRST} is gone" in hint and f"node {SECOND} has newer data" in hint
+    assert any("disk/0 has no complete data on node" in text for text in served.master.last.messages)
+    served.Return()
+    served.FailOver()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_start_without_the_volumes_of_one_side_is_recorded_before_the_first_write(three: Master, number: int) -> None:
+    served = Served(three)
+    served.master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    away = dict(served.master.all[number].lvm.lvs)
+    served.master.all[number].lvm.lvs.clear()
+    seen: list[list[str | None]] = []
+
+    def before(name: str, _args: Any) -> None:
+        if name == "instance_start":
+            seen.append(served.Behind())
+
+    served.master[0].before = before
+    served.master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    assert seen == [[(FIRST, SECOND)[number]] * 2]
+    assert served.NeedDecisions() == [False, False]
+    served.master.all[number].lvm.lvs.update(away)
