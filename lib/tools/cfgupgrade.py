@@ -108,7 +108,7 @@ def _JoinAgain() -> str:
 
 
 def _CheckHere(options: optparse.Values, own: bool) -> None:
-    """Raise OpPrereqError unless the files are a cluster's, nobody uses them, and this is its master."""
+    """Raise OpPrereqError unless the files are a cluster's, nobody uses them while they change, and this is its master."""
     for folder, name in (
         *((options.path, name) for name in ("config.data", "server.pem", "known_hosts")),
         (options.confdir, ""),
@@ -116,9 +116,9 @@ def _CheckHere(options: optparse.Values, own: bool) -> None:
         path = os.path.join(folder, name).rstrip("/")
         if not runtime.Exists(path):
             raise errors.OpPrereqError(f"{path} is missing: this is not a master of a cluster", errors.ECODE_ENVIRON)
-    if own:
+    if own and not options.dry_run:
         common.CheckStopped()
-    if own and _HasState():
+    if own and ownnode.HoldsCluster():
         raise errors.OpPrereqError(
             f"The cluster belongs to this release already: config.data is written from {pathutils.STORE_FILE}",
             errors.ECODE_STATE,
@@ -148,17 +148,6 @@ def _CheckNoJobs() -> None:
 
 def _JobIds(jobs: Sequence[int]) -> str:
     return f"job {jobs[0]}" if len(jobs) == 1 else f"{len(jobs)} jobs, {jobs[0]} to {jobs[-1]},"
-
-
-def _HasState() -> bool:
-    """Return whether this node's copy of the store holds a cluster; a start that was refused leaves an empty one."""
-    if not runtime.Exists(pathutils.STORE_FILE):
-        return False
-    store = ownnode.OwnStore()
-    try:
-        return store.GetState().last.seq > 0
-    finally:
-        store.Close()
 
 
 def _Confirmed(options: optparse.Values) -> bool:

@@ -34,7 +34,6 @@ _N = (_autoconf.NODED_USER, _autoconf.NODED_GROUP)
 _D = _autoconf.DAEMONS_GROUP
 _M_D = (_M[0], _D)
 _M_C = (_M[0], _C[1])
-_C_M = (_C[0], _M[1])
 _R_M = (_R[0], _M[1])
 _N_M = (_N[0], _M[1])
 _N_D = (_N[0], _D)
@@ -104,14 +103,11 @@ def _Files() -> list[Item]:
         (pathutils.CLUSTER_CONF_FILE, 0o640, _M_C),
         (pathutils.LOCKS_DATA_FILE, 0o640, _M_C),
         (pathutils.TEMP_RES_FILE, 0o640, _M_C),
-        (pathutils.CONFD_HMAC_KEY, 0o440, _C_M),
         (pathutils.SSH_KNOWN_HOSTS_FILE, 0o644, _M),
         (pathutils.WATCHER_PAUSE_FILE, 0o644, _M),
         (pathutils.RAPI_CERT_FILE, 0o440, _R_M),
         (pathutils.SPICE_CERT_FILE, 0o440, _N_M),
         (pathutils.SPICE_CACERT_FILE, 0o440, _N_M),
-        (pathutils.NODED_CERT_FILE, 0o440, _M),
-        (pathutils.NODED_CLIENT_CERT_FILE, 0o440, _M),
         (pathutils.RAPI_USERS_FILE, 0o640, _R_M),
         # Whoever may open it could lock it and keep the master from starting.
         (pathutils.JOB_QUEUE_LOCK_FILE, 0o600, _M_D),
@@ -120,8 +116,8 @@ def _Files() -> list[Item]:
         (pathutils.JOB_QUEUE_DRAIN_FILE, 0o644, _M_D),
         *(
             (path, renewal.FILE_MODE, (secret.user, secret.group))
-            for secret in (*renewal.SECRETS.values(), renewal.CLIENT)
-            for path in renewal.Paths(secret.path)[1:]
+            for secret in renewal.ALL
+            for path in renewal.Paths(secret.path)
         ),
         *((pathutils.STORE_FILE + suffix, 0o640, _M) for suffix in ("", "-wal", "-shm")),
         *((path, 0o660, _M) for path in (pathutils.EXPORT_LOCK_FILE, pathutils.CALLS_LOCK_FILE)),

@@ -1,4 +1,8 @@
-"""hand-back: gives the files of this node back to release 2.16, 3.0 or 3.1 (doc/design-store.rst, 11)."""
+"""hand-back: gives the files of this node back to release 2.16, 3.0 or 3.1 (doc/design-store.rst, 11).
+
+With ``--keep`` the copy of the store and the configuration as it was are set aside, and ``--undo`` brings them back: for a change of
+release that may still fail on another node.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +20,27 @@ from ganeti.tools import common
 
 _LIMIT = 512 * 1024 * 1024
 _GOING = f"{pathutils.DATA_EXT_DIR}.going"
+# In the copy of the store that is set aside: the configuration as it was.
+_BEFORE = "config.data.before"
 # The form of the configuration that each release reads; 3.0 changed nothing but the number of 2.16.
 _VERSIONS = {"2.16": upgrade.V2_16, "3.0": upgrade.V3_0, "3.1": upgrade.V3_1}
 
 
 def Main() -> int:
     releases = "|".join(_VERSIONS)
-    parser = common.Parser(f"%prog --yes-do-it {releases}\n\nGives the files of this node back to an original release")
+    parser = common.Parser(
+        f"%prog --yes-do-it [--keep] {releases}\n       %prog --undo\n\nGives the files of this node back to an original release"
+    )
     parser.prog = "hand-back"
     parser.add_option(
         "--yes-do-it", dest="confirmed", action="store_true", default=False, help="Really change the files"
     )
+    parser.add_option("--keep", action="store_true", default=False, help="Set aside what --undo needs")
+    parser.add_option("--undo", action="store_true", default=False, help="Take back what was done with --keep")
     options, arguments = parser.parse_args()
+    if options.undo and not arguments:
+        common.LogToStderr(options.debug, options.verbose)
+        return common.RunTool(_RunUndo)
     if len(arguments) != 1 or arguments[0] not in _VERSIONS:
         parser.error(f"One argument is expected: {releases}")
     common.LogToStderr(options.debug, options.verbose)
@@ -36,34 +49,95 @@ def Main() -> int:
             "This node's copy of the cluster's state will be deleted; only the files stay. Use --yes-do-it if you mean it\n"
         )
         return constants.EXIT_FAILURE
-    return common.RunTool(lambda: _Run(arguments[0]))
+    return common.RunTool(lambda: _Run(arguments[0], options.keep))
 
 
 class FilesBehind(errors.OpPrereqError):
     """The files do not show yet everything that this node's copy of the store holds."""
 
 
-def _Run(release: str) -> int:
-    for line in HandBack(release):
+def _Run(release: str, keep: bool) -> int:
+    for line in HandBack(release, keep=keep):
         sys.stdout.write(line + "\n")
+    if keep:
+        return constants.EXIT_SUCCESS
     sys.stdout.write(
         f"Install release {release}, run its ensure-dirs --full-run, which gives the files to its users, and start it.\n"
     )
     return constants.EXIT_SUCCESS
 
 
-def HandBack(release: str, exact: bool = True) -> list[str]:
+def _RunUndo() -> int:
+    for line in Undo():
+        sys.stdout.write(line + "\n")
+    return constants.EXIT_SUCCESS
+
+
+def HandBack(release: str, exact: bool = True, keep: bool = False) -> list[str]:
     """Write the configuration in the release's form, delete this node's copy of the store, and return what was left out.
 
     OpPrereqError while a daemon runs; FilesBehind, unless the files need not be ``exact``, as other nodes have better ones.
+    ``keep``: for ``Undo``; else nothing stays that a former run has kept.
     """
     common.CheckStopped()
     if exact:
         CheckExact()
+    if keep:
+        _Keep()
     removed = _Convert(_VERSIONS[release]) if runtime.Exists(pathutils.CLUSTER_CONF_FILE) else []
-    RemoveCopy()
+    if keep and runtime.IsDir(pathutils.DATA_EXT_DIR):
+        runtime.Rename(pathutils.DATA_EXT_DIR, pathutils.DATA_EXT_KEPT_DIR)
+    elif not keep:
+        RemoveCopy()
+        runtime.RemoveTree(pathutils.DATA_EXT_KEPT_DIR)
     logging.info("This node's files are those of release %s", release)
     return removed
+
+
+def _Keep() -> None:
+    """Set the configuration aside, in the form of this release: one that a run which was cut off has converted is kept already."""
+    if runtime.IsDir(pathutils.DATA_EXT_KEPT_DIR) and not runtime.IsDir(pathutils.DATA_EXT_DIR):
+        return
+    runtime.RemoveTree(pathutils.DATA_EXT_KEPT_DIR)
+    runtime.MakeDirs(pathutils.DATA_EXT_DIR, 0o750)
+    copy = f"{pathutils.DATA_EXT_DIR}/{_BEFORE}"
+    if not runtime.Exists(pathutils.CLUSTER_CONF_FILE):
+        return
+    if not runtime.Exists(copy) or upgrade.Version(_ReadConfig()) == upgrade.V3_1:
+        _CopyFile(pathutils.CLUSTER_CONF_FILE, copy)
+
+
+def _ReadConfig() -> dict[str, Any]:
+    data: dict[str, Any] = serializer.LoadProper(runtime.ReadFile(pathutils.CLUSTER_CONF_FILE, _LIMIT), _LIMIT)
+    return data
+
+
+def _CopyFile(source: str, target: str) -> None:
+    info = runtime.Stat(source)
+    data = runtime.ReadFile(source, _LIMIT)
+    runtime.WriteFile(target, data, stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
+
+
+def Undo() -> list[str]:
+    """Take back what was done with ``keep``, as far as that was; return what is to be known about it.  Safe to repeat.
+
+    OpPrereqError while a daemon runs.  A node that has got another copy of the store meanwhile keeps that one.
+    """
+    common.CheckStopped()
+    if runtime.IsDir(pathutils.DATA_EXT_KEPT_DIR):
+        if ownnode.HoldsCluster():
+            runtime.RemoveTree(pathutils.DATA_EXT_KEPT_DIR)
+            return [
+                "This node has got a new copy of the cluster's state since; it is used, and the one set aside was removed."
+            ]
+        runtime.RemoveTree(pathutils.DATA_EXT_DIR)
+        runtime.Rename(pathutils.DATA_EXT_KEPT_DIR, pathutils.DATA_EXT_DIR)
+    copy = f"{pathutils.DATA_EXT_DIR}/{_BEFORE}"
+    if not runtime.Exists(copy):
+        return []
+    _CopyFile(copy, pathutils.CLUSTER_CONF_FILE)
+    runtime.RemoveFile(copy)
+    return ["This node's files have the form of this release again."]
 
 
 def RemoveCopy() -> None:
@@ -99,7 +173,7 @@ def _Convert(version: int) -> list[str]:
     """Write config.data in the form of a version and return what is left out; one that has it already stays as it is."""
     path = pathutils.CLUSTER_CONF_FILE
     info = runtime.Stat(path)
-    data: dict[str, Any] = serializer.LoadProper(runtime.ReadFile(path, _LIMIT), _LIMIT)
+    data = _ReadConfig()
     found = upgrade.Version(data)
     if found == version != upgrade.V3_1:
         return []  # never written by this release, or converted by a run that was cut off

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import getpass
 import io
-import logging
 import optparse
 import os
 import sys
@@ -243,8 +242,4 @@ def Main() -> int:
     if len(sys.argv) == 1:
         parser.print_usage(sys.stderr)
         return constants.EXIT_FAILURE
-    try:
-        return common.RunTool(lambda: _Run(options))
-    except OSError as err:
-        logging.error("%s", err)
-        return constants.EXIT_FAILURE
+    return common.RunTool(lambda: _Run(options))

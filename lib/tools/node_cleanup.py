@@ -11,11 +11,9 @@ from ganeti.utils import files
 
 _STOP_TIMEOUT = 300
 _FILES = (
-    pathutils.CONFD_HMAC_KEY,
     pathutils.CLUSTER_CONF_FILE,
     pathutils.CLUSTER_DOMAIN_SECRET_FILE,
-    pathutils.NODED_CERT_FILE,
-    pathutils.NODED_CLIENT_CERT_FILE,
+    *(secret.path for secret in renewal.ALL),
     pathutils.RAPI_CERT_FILE,
     pathutils.SPICE_CERT_FILE,
     pathutils.SPICE_CACERT_FILE,
@@ -57,10 +55,10 @@ def CleanUp(backup: bool) -> int:
             files.BackUp(path)
         runtime.RemoveFile(path)
     # Without a copy: they are accepted, or would be.
-    secrets = (*renewal.SECRETS.values(), renewal.CLIENT)
-    runtime.RemoveFiles([path for secret in secrets for path in renewal.Paths(secret.path)[1:]])
+    runtime.RemoveFiles([path for secret in renewal.ALL for path in renewal.Paths(secret.path)[1:]])
     for key in ssconf.KEYS:
         runtime.RemoveFile(pathutils.SsconfFile(key))
     # Kept, it would tie this machine to the old cluster; a copy of it must never be used again.
     runtime.RemoveTree(pathutils.DATA_EXT_DIR)
+    runtime.RemoveTree(pathutils.DATA_EXT_KEPT_DIR)
     return constants.EXIT_SUCCESS

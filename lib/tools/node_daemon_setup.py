@@ -6,44 +6,31 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti import _autoconf, constants, hosts, ht, pathutils, runtime, ssconf, x509
+from ganeti import constants, joindata, pathutils, runtime, ssconf, x509
 from ganeti.daemon import users
+from ganeti.joindata import CLUSTER_NAME, NODE_NAME
+from ganeti.renewal import CLIENT, FILE_MODE, SECRETS, Secret
 from ganeti.tools import setupdata
-from ganeti.tools.setupdata import CERTIFICATE, CLUSTER_NAME, NODE_NAME, SetupError
+from ganeti.tools.setupdata import SetupError
 
-_HMAC_KEY = "hmac_key"
-_SSCONF = "ssconf"
-_START = "start_node_daemon"
 _PROGRAM_TIMEOUT = 300
-
-# Keys that only a later release sends are no reason to stop.
-_SHAPE = ht.TStrictDict(
-    {
-        CLUSTER_NAME: ht.TNonEmptyString,
-        CERTIFICATE: ht.TNonEmptyString,
-        _HMAC_KEY: ht.TNonEmptyString,
-        _SSCONF: ht.TDictOf(ht.TNonEmptyString, ht.TString),
-        NODE_NAME: ht.TNonEmptyString,
-    },
-    {_START: ht.TBool},
-    others=ht.TAny,
-)
 
 
 def Work(data: Mapping[str, Any], dry_run: bool) -> None:
     server_pem = setupdata.CheckServerPem(data)
     values = CheckSsconf(data)
-    CheckThisMachine(data[NODE_NAME], values)
+    setupdata.CheckThisMachine(data[NODE_NAME], values)
     client_pem = x509.MakeClientPem(server_pem, data[NODE_NAME])
     if dry_run:
         logging.info("This is a dry run, nothing is changed")
         return
     _EnsureDirs()
     ssconf.WriteSsconfFiles(values)
-    WriteSecret(pathutils.CONFD_HMAC_KEY, data[_HMAC_KEY], _autoconf.CONFD_USER)
-    WriteSecret(pathutils.NODED_CERT_FILE, server_pem, _autoconf.MASTERD_USER)
-    WriteSecret(pathutils.NODED_CLIENT_CERT_FILE, client_pem, _autoconf.MASTERD_USER)
-    if data.get(_START):
+    for secret in SECRETS.values():
+        if secret.join is not None:
+            WriteSecret(secret, data[secret.join])
+    WriteSecret(CLIENT, client_pem)
+    if data.get(joindata.START):
         _RunDaemonUtil("stop-all")
         _RunDaemonUtil("start", constants.NODED)
         _StartConfd()
@@ -51,7 +38,7 @@ def Work(data: Mapping[str, Any], dry_run: bool) -> None:
 
 def CheckSsconf(data: Mapping[str, Any]) -> dict[str, str]:
     """Return the ssconf values, which must be those of the cluster that the data names."""
-    values = dict(data[_SSCONF])
+    values = dict(data[joindata.SSCONF])
     unknown = sorted(values.keys() - ssconf.KEYS.keys())
     if unknown:
         raise SetupError(f"Unknown ssconf keys: {', '.join(unknown)[:200]}")
@@ -63,22 +50,10 @@ def CheckSsconf(data: Mapping[str, Any]) -> dict[str, str]:
     return values
 
 
-def CheckThisMachine(name: str, values: Mapping[str, str]) -> None:
-    """Check that the data is for this machine: another's would stop the daemons of a working node.
-
-    Raises SetupError on the master, whatever name the data has.
-    """
-    own = hosts.OwnName()
-    if own == values.get("master_node", "").strip():
-        raise SetupError(f"This machine, {own}, is the master: the data for {name} belongs on {name}")
-    if own != name:
-        logging.warning("The data is for %s, this machine calls itself %s", name, own)
-
-
-def WriteSecret(path: str, text: str, user: str) -> None:
-    logging.info("Writing %s", path)
-    uid, gid = users.UserId(user), users.GroupId(_autoconf.MASTERD_GROUP)
-    runtime.WriteFile(path, text, mode=0o440, uid=uid, gid=gid)
+def WriteSecret(secret: Secret, text: str) -> None:
+    logging.info("Writing %s", secret.path)
+    uid, gid = users.UserId(secret.user), users.GroupId(secret.group)
+    runtime.WriteFile(secret.path, text, mode=FILE_MODE, uid=uid, gid=gid)
 
 
 def _EnsureDirs() -> None:
@@ -104,4 +79,6 @@ def _StartConfd() -> None:
 
 
 def Main() -> int:
-    return setupdata.Main("node-daemon-setup", "Sets up the node daemon; reads JSON from standard input", _SHAPE, Work)
+    return setupdata.Main(
+        "node-daemon-setup", "Sets up the node daemon; reads JSON from standard input", joindata.NODE_DAEMON_SETUP, Work
+    )

@@ -6,15 +6,17 @@ import logging
 import re
 import sys
 
-from ganeti import constants, pathutils, runtime
+from ganeti import constants, errors, pathutils, runtime
+from ganeti.luxi import client as luxi_client
 from ganeti.tools import common
 
 _TIMEOUT = 3600.0
 _PROGRAM = "gnt-cluster"
+_SSH_KEYS = "--new-ssh-keys"
 # Releases before these lacked what the command makes.
 _RENEWALS = (
     ((2, 12, 5), ("renew-crypto", "--new-node-certificates", "-f", "-d")),
-    ((2, 13, 0), ("renew-crypto", "--new-ssh-keys", "--no-ssh-key-check", "-f", "-d")),
+    ((2, 13, 0), ("renew-crypto", _SSH_KEYS, "--no-ssh-key-check", "-f", "-d")),
 )
 _RELEASE = re.compile(r"(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?(?:[~-].*)?")
 
@@ -37,11 +39,20 @@ def Main() -> int:
     return code
 
 
+def _ManagesSsh() -> bool:
+    """Return whether the cluster manages SSH keys; where the master does not answer, the command says more about that."""
+    try:
+        with luxi_client.Client() as client:
+            return bool(client.QueryConfigValues(["modify_ssh_setup"])[0])
+    except (errors.GenericError, OSError):
+        return True
+
+
 def _Run(old: tuple[int, ...]) -> int:
     """Run what is needed, all of it even if one fails."""
     code = constants.EXIT_SUCCESS
     for since, words in _RENEWALS:
-        if old >= since:
+        if old >= since or (_SSH_KEYS in words and not _ManagesSsh()):
             continue
         result = runtime.RunCmd([f"{pathutils.SBIN_DIR}/{_PROGRAM}", *words], timeout=_TIMEOUT)
         sys.stdout.write(result.stdout)

@@ -6,50 +6,73 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import ht, pathutils, runtime, ssh
+from ganeti import errors, joindata, pathutils, runtime, ssh
 from ganeti.tools import setupdata
-from ganeti.tools.setupdata import CERTIFICATE, CLUSTER_NAME, SetupError
+from ganeti.tools.setupdata import SetupError
 from ganeti.utils import files
 
-_HOST_KEYS = "ssh_host_key"
-_ROOT_KEYS = "ssh_root_key"
-_AUTHORIZED = "authorized_keys"
-_KEY_TYPE, _KEY_BITS = "ssh_key_type", "ssh_key_bits"
 _RELOAD_TIMEOUT = 120
-
-_KEY_LIST = ht.TListOf(ht.TItems(ht.TNonEmptyString, ht.TNonEmptyString, ht.TNonEmptyString))
-_SHAPE = ht.TStrictDict(
-    {},
-    {
-        CLUSTER_NAME: ht.TNonEmptyString,
-        CERTIFICATE: ht.TNonEmptyString,
-        _HOST_KEYS: _KEY_LIST,
-        _ROOT_KEYS: _KEY_LIST,
-        _AUTHORIZED: ht.TDictOf(ht.TNonEmptyString, ht.TListOf(ht.TString)),
-        _KEY_TYPE: ht.TElemOf(list(ssh.KEY_KINDS)),
-        _KEY_BITS: ht.TPositiveInt,
-    },
-)
+# Keys of type ed25519 have one length; ssh-keygen wants a number all the same.
+_ANY_BITS = 256
 
 
 def Work(data: Mapping[str, Any], dry_run: bool) -> None:
     setupdata.CheckServerCertificate(data)
-    host_keys, root_keys = data.get(_HOST_KEYS, ()), data.get(_ROOT_KEYS, ())
+    if joindata.NODE_NAME in data:
+        setupdata.CheckThisMachine(data[joindata.NODE_NAME], data.get(joindata.SSCONF, {}))
+    host_keys, root_keys = data.get(joindata.HOST_KEYS, ()), data.get(joindata.ROOT_KEYS, ())
     for kind, _, public in [*host_keys, *root_keys]:
         ssh.CheckKind(kind)
         ssh.CheckKeyLine(public)
-    keys = [ssh.CheckKeyLine(line) for lines in data.get(_AUTHORIZED, {}).values() for line in lines]
+    keys = [ssh.CheckKeyLine(line) for lines in data.get(joindata.AUTHORIZED, {}).values() for line in lines]
+    new_key = _NewKey(data)
     if dry_run:
         logging.info("This is a dry run, nothing is changed")
         return
     _WriteRootKeys(root_keys)
-    if _KEY_TYPE in data:
-        keys.append(ssh.MakeUserKey(data[_KEY_TYPE], data.get(_KEY_BITS, 2048)))
+    former = [*_FormerKeys(), *_KeysOfNodes(data)]
+    if new_key is not None:
+        former.append(ssh.ReadUserKey(new_key[0]))
+        keys.append(ssh.MakeUserKey(*new_key))
     if keys:
-        ssh.AuthorizeKeys(keys)
+        ssh.ReplaceAuthorized(former, keys)
     # Last: a machine that shows the cluster's key lets its master in, wherever this was cut off.
     if host_keys:
         _WriteHostKeys(host_keys)
+
+
+def _NewKey(data: Mapping[str, Any]) -> tuple[str, int] | None:
+    """Return type and bits of the key that root shall get, if any; SetupError if there is no such key."""
+    kind = data.get(joindata.KEY_TYPE)
+    if kind is None:
+        return None
+    bits = data.get(joindata.KEY_BITS, ssh.DEFAULT_BITS.get(kind, _ANY_BITS))
+    problem = ssh.BitsProblem(kind, bits)
+    if problem:
+        raise SetupError(problem)
+    return kind, bits
+
+
+def _FormerKeys() -> list[str]:
+    """Return the keys that this machine has accepted as a node; they may have been replaced while it was away."""
+    try:
+        return [line for lines in ssh.ReadNodeKeys().values() for line in lines]
+    except errors.SshUpdateError as err:
+        logging.warning("Keys that this machine accepted as a node stay in authorized_keys: %s", err)
+        return []
+
+
+def _KeysOfNodes(data: Mapping[str, Any]) -> list[str]:
+    """Return the keys that a node which comes back accepts as those of nodes, told by their comments as ``verify`` tells them.
+
+    One that cannot become a candidate has no list of them.  A machine that was no node keeps what its administrator let in.
+    """
+    nodes = setupdata.NodeNames(data.get(joindata.SSCONF, {}))
+    if data.get(joindata.NODE_NAME) not in nodes:
+        return []
+    found = [line for line in ssh.ReadAuthorized() if ssh.IsKeyOfRoot(line, nodes)]
+    logging.info("%d keys of nodes are in authorized_keys; those that no candidate has now are taken out", len(found))
+    return found
 
 
 def _WriteHostKeys(keys: Sequence[Sequence[str]]) -> None:
@@ -86,5 +109,8 @@ def _ReplacePair(paths: tuple[str, str], private: str, public: str) -> None:
 
 def Main() -> int:
     return setupdata.Main(
-        "prepare-node-join", "Prepares a machine for joining; reads JSON from standard input", _SHAPE, Work
+        "prepare-node-join",
+        "Prepares a machine for joining; reads JSON from standard input",
+        joindata.PREPARE_NODE_JOIN,
+        Work,
     )

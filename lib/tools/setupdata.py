@@ -9,18 +9,16 @@ Each program stops on a node of another cluster (doc/reference/files.md 12).
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ganeti import constants, errors, ht, pathutils, renewal, runtime, serializer, ssconf, x509
+from ganeti import constants, errors, hosts, ht, pathutils, renewal, runtime, serializer, ssconf, x509
+from ganeti.joindata import CERTIFICATE, CLUSTER_NAME
 from ganeti.tools import common
 
 MAX_INPUT = 8 * 1024 * 1024
-
-CLUSTER_NAME = "cluster_name"
-CERTIFICATE = "node_daemon_certificate"
-NODE_NAME = "node_name"
 
 
 class SetupError(errors.GenericError):
@@ -53,7 +51,7 @@ def Main(prog: str, title: str, shape: ht.Type, work: Callable[[dict[str, Any], 
 
 def Load(raw: bytes, shape: ht.Type) -> dict[str, Any]:
     try:
-        data = serializer.Load(raw, MAX_INPUT)
+        data = serializer.LoadProper(raw, MAX_INPUT)
     except errors.ParseError as err:
         raise SetupError(f"Input cannot be read: {err}") from err
     if not shape(data):
@@ -73,6 +71,41 @@ def CheckClusterName(data: Mapping[str, Any]) -> None:
             f"Current cluster name is '{known}', not '{name}': this machine belongs to another cluster",
             hint=f"if it no longer belongs to that one, run '{pathutils.NODE_CLEANUP} --yes-do-it' here first",
         )
+
+
+def CheckThisMachine(name: str, values: Mapping[str, str]) -> None:
+    """Check that the data for the node ``name`` is for this machine; ``values``: ssconf values of the cluster, or some.
+
+    Another's data would break a working node.  Raises SetupError on a node of the cluster with another name, which is told by
+    its name or by its address, and on the master whatever name the data has.
+    """
+    own, master = hosts.OwnName(), values.get("master_node", "").strip()
+    if own == master:
+        raise SetupError(f"This machine, {own}, is the master: the data for {name} belongs on {name}")
+    for node, address in _Nodes(values):
+        # In a virtual cluster every machine can use all addresses.
+        has_address = not pathutils.IsVirtual() and hosts.IsOwnAddress(address)
+        if node != name and (node == own or has_address):
+            raise SetupError(
+                f"This machine, {own}, has the {f'address {address}' if has_address else 'name'} of the node {node}: the data"
+                f" for {name} does not belong here",
+                hint=None
+                if node == master
+                else f"'gnt-node add --readd {node}' on the master node sets up {node} again",
+            )
+    if own != name:
+        logging.warning("The data is for %s, this machine calls itself %s", name, own)
+
+
+def NodeNames(values: Mapping[str, str]) -> list[str]:
+    return [name for name, _ in _Nodes(values)]
+
+
+def _Nodes(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield name and address of each node that these ssconf values name."""
+    for line in values.get("node_primary_ips", "").splitlines():
+        name, _, address = line.partition(" ")
+        yield name, address.strip()
 
 
 def LocalClusterName() -> str | None:
@@ -96,7 +129,10 @@ def CheckServerPem(data: Mapping[str, Any]) -> str:
 
 
 def CheckServerCertificate(data: Mapping[str, Any]) -> None:
-    """Return the certificate alone, for helpers that need no key: it proves that the sender means this cluster."""
+    """Check the certificate that comes without its key: it shows that the sender means this node's cluster.
+
+    Raises SetupError if it is another one, or if there is a key with it.
+    """
     pem = data.get(CERTIFICATE)
     if pem is None:
         return

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import ht, ssh
+from ganeti.joindata import CERTIFICATE, CLUSTER_NAME
 from ganeti.tools import setupdata
-from ganeti.tools.setupdata import CERTIFICATE, CLUSTER_NAME
 
 _AUTHORIZED, _PUBLIC, _GENERATE = "authorized_keys", "public_keys", "generate"
 ADD, REMOVE, OVERRIDE, REPLACE_OR_ADD, CLEAR = "add", "remove", "override", "replace_or_add", "clear"
@@ -30,9 +30,7 @@ _SHAPE = ht.TStrictDict(
 def Work(data: Mapping[str, Any], dry_run: bool) -> None:
     setupdata.CheckServerCertificate(data)
     for key in (_AUTHORIZED, _PUBLIC):
-        for lines in (data[key][1] if key in data else {}).values():
-            for line in lines:
-                ssh.CheckKeyLine(line)
+        ssh.FormatNodeKeys(data[key][1] if key in data else {})
     if dry_run:
         logging.info("This is a dry run, nothing is changed")
         return
@@ -41,30 +39,32 @@ def Work(data: Mapping[str, Any], dry_run: bool) -> None:
         lines = [line for node_lines in keys.values() for line in node_lines]
         (ssh.AuthorizeKeys if action == ADD else ssh.ForbidKeys)(lines)
     if _PUBLIC in data:
-        ssh.WriteNodeKeys(ChangeNodeKeys(ssh.ReadNodeKeys(), *data[_PUBLIC]))
+        _ChangeList(*data[_PUBLIC])
     if _GENERATE in data:
         ssh.MakeUserKey(*data[_GENERATE])
 
 
-def ChangeNodeKeys(known: ssh.KeysByNode, action: str, keys: ssh.KeysByNode) -> dict[str, list[str]]:
-    """Return the content of ganeti_pub_keys after an action."""
-    if action == CLEAR:
-        return {}
-    if action == OVERRIDE:
-        return {uuid: list(lines) for uuid, lines in keys.items()}
-    result = {uuid: list(lines) for uuid, lines in known.items()}
+def _ChangeList(action: str, keys: ssh.KeysByNode) -> None:
+    if action in (OVERRIDE, CLEAR):
+        # Also when what is there now is damaged.
+        ssh.WriteNodeKeys(keys if action == OVERRIDE else {})
+    else:
+        ssh.ChangeNodeKeys(lambda known: _Changed(known, action, keys))
+
+
+def _Changed(known: dict[str, list[str]], action: str, keys: ssh.KeysByNode) -> dict[str, list[str]]:
     for uuid, lines in keys.items():
         if action == REMOVE:
-            result.pop(uuid, None)
+            known.pop(uuid, None)
         elif action == REPLACE_OR_ADD:
-            result[uuid] = list(lines)
+            known[uuid] = list(lines)
         else:
-            result[uuid] = [*result.get(uuid, []), *_Missing(lines, result.get(uuid, []))]
-    return result
+            known[uuid] = [*known.get(uuid, []), *_Missing(lines, known.get(uuid, []))]
+    return known
 
 
 def _Missing(lines: Sequence[str], known: Sequence[str]) -> list[str]:
-    return [line for line in lines if not any(ssh.SameKey(line, other) for other in known)]
+    return [line for line in lines if not ssh.HasKey(line, known)]
 
 
 def Main() -> int:

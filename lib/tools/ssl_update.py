@@ -6,10 +6,12 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti import _autoconf, ht, pathutils, runtime, x509
+from ganeti import ht, pathutils, runtime, x509
+from ganeti.joindata import CERTIFICATE, CLUSTER_NAME, NODE_NAME
+from ganeti.renewal import CLIENT
 from ganeti.tools import setupdata
 from ganeti.tools.node_daemon_setup import WriteSecret
-from ganeti.tools.setupdata import CERTIFICATE, CLUSTER_NAME, NODE_NAME, SetupError
+from ganeti.tools.setupdata import SetupError
 
 _ACTION = "action"
 _CREATE, _DELETE = "create", "delete"
@@ -32,7 +34,7 @@ def Work(data: Mapping[str, Any], dry_run: bool) -> None:
             raise SetupError("Node name must be specified to make its client certificate")
         client_pem = x509.MakeClientPem(server_pem, name)
         if not dry_run:
-            WriteSecret(pathutils.NODED_CLIENT_CERT_FILE, client_pem, _autoconf.MASTERD_USER)
+            WriteSecret(CLIENT, client_pem)
         return
     for path in (pathutils.NODED_CLIENT_CERT_FILE, pathutils.SsconfFile("master_candidates_certs")):
         logging.info("Removing %s", path)

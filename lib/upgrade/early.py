@@ -20,9 +20,12 @@ _NOT_STORED_OF_NICS = ("pci", "netinfo")
 
 
 def At(value: Any, *keys: Any) -> dict[str, Any]:
-    """Return the object below these keys; an empty one, of nobody, if it is missing or no object."""
+    """Return the object below these keys; an empty one, of nobody, if it is missing or no object.
+
+    A key out of the data that is no text leads nowhere.
+    """
     for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
+        value = value.get(key) if isinstance(value, dict) and isinstance(key, str) else None
     return value if isinstance(value, dict) else {}
 
 
@@ -35,6 +38,11 @@ def _Dicts(value: Any) -> Iterator[dict[str, Any]]:
     for item in value if isinstance(value, list) else ():
         if isinstance(item, dict):
             yield item
+
+
+def Texts(value: Any) -> list[str]:
+    """Return the texts of a list; nothing if it is no list."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def _Nics(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

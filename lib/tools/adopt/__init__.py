@@ -6,8 +6,10 @@
     plan       what would happen and what stands in the way, out of what the nodes report (no I/O)
     takeover   the steps, each with its way back; the journal
     remote     one step on many nodes at once, over SSH
+    answers    the shapes of what the nodes reply
     node       what one node does: this program there, with a step on its standard input
     records    owners and modes as they were found
+    watching   whether a run of the watcher is at work
     boot       what the machine starts by itself: cron table, units of systemd
     release    programs of either release
 

@@ -63,7 +63,8 @@ def Main() -> int:
         parser.error(f"--wait {options.wait}: a number of seconds is expected")
     if options.on_node:
         return onnode.Main()
-    return common.RunTool(lambda: _Run(options))
+    # Only wrong options have a code of their own.
+    return min(common.RunTool(lambda: _Run(options)), constants.EXIT_FAILURE)
 
 
 def _Run(options: optparse.Values) -> int:
@@ -88,10 +89,21 @@ def _Run(options: optparse.Values) -> int:
         _Say(_OURS)
         return constants.EXIT_SUCCESS
     if journal is not None and journal.state == takeover.REVERTED:
-        _Say(
-            f"Nodes that still have this release: {', '.join(journal.nodes)}. '{pathutils.ADOPT} --revert' gives them back."
-        )
+        _NoteLeft(options, journal)
     return _Begin(options, config, nodes, offline)
+
+
+def _NoteLeft(options: optparse.Values, journal: takeover.Journal) -> None:
+    """Name nodes that have not been given back yet; their copy of the state, which is of another line, must not come back."""
+    text = f"Nodes that still have this release: {', '.join(journal.nodes)}"
+    if options.take_over:
+        raise errors.OpPrereqError(
+            text,
+            errors.ECODE_STATE,
+            hint=f"'{pathutils.ADOPT} --revert' gives back those that are up, and forgets those that the original's 'gnt-node remove NODE'"
+            " has taken out of the cluster; then this can be run again",
+        )
+    _Say(f"{text}. '{pathutils.ADOPT} --revert' gives them back.")
 
 
 def _Say(text: str) -> None:
@@ -106,10 +118,15 @@ def _ReadConfig() -> dict[str, Any]:
     path = pathutils.CLUSTER_CONF_FILE
     try:
         data = serializer.LoadProper(runtime.ReadFile(path, MAX_CONFIG), MAX_CONFIG)
-    except (OSError, errors.ParseError) as err:
-        raise errors.ConfigurationError(
-            f"{path} cannot be read: {err}", hint="run this on the master, as root"
+    except FileNotFoundError as err:
+        raise errors.OpPrereqError(
+            f"{path} is missing: this machine is not the master of a cluster",
+            errors.ECODE_ENVIRON,
+            hint="run this on the master",
         ) from err
+    except (OSError, errors.ParseError) as err:
+        reason = err.strerror if isinstance(err, OSError) else err
+        raise errors.ConfigurationError(f"{path} cannot be read: {reason}", hint="run this as root") from err
     if not isinstance(data, dict):
         raise errors.ConfigurationError(f"{path} holds no JSON object")
     return data
@@ -283,27 +300,26 @@ def _Revert(
     if journal.state == takeover.ADOPTED:
         takeover.CheckGivable(work, _ReadConfig)
     takeover.Revert(work)
-    _Say("The cluster runs the original again.")
-    for name in missing:
-        _Say(
-            f"Node {name} is offline and was left out. When it is up again, and before it is marked online, run"
-            f" '{pathutils.ADOPT} --revert' once more"
-        )
-    return constants.EXIT_SUCCESS
+    _Say(f"The cluster runs the original again.{takeover.Behind(journal)}")
+    lost = journal.state == takeover.REVERTED and set(journal.nodes) - set(missing)
+    return constants.EXIT_FAILURE if lost else constants.EXIT_SUCCESS
 
 
 def _RevertLate(
     options: optparse.Values, journal: takeover.Journal, nodes: Sequence[remote.Node], offline: Sequence[str]
 ) -> int:
-    """Handle nodes that were offline, now that the cluster runs the original; those that were removed from it do not count."""
+    """Handle nodes that were away, now that the cluster runs the original; those that were removed from it do not count."""
     late = [node for node in _WithOffline(nodes, offline) if node.name in journal.nodes]
     takeover.Keep(journal, [node.name for node in late])
     if not late:
         _Say("The cluster runs the original.")
         return constants.EXIT_SUCCESS
     found = _Answering(late, journal.prefix)
+    away = [node for node in found if node.name in offline]
     if found:
-        takeover.RevertLate(takeover.Work(journal, nodes, options.wait, _Say), found)
+        work = takeover.Work(journal, nodes, options.wait, _Say)
+        takeover.RevertLate(work, [node for node in found if node not in away], away)
     for node in found:
-        _Say(f"Node {node.name} has the original again: 'gnt-node add --readd {node.name}' takes it into the cluster.")
+        joins = f": 'gnt-node add --readd {node.name}' takes it into the cluster" if node in away else ""
+        _Say(f"Node {node.name} has the original again{joins}.")
     return constants.EXIT_SUCCESS if len(found) == len(late) else constants.EXIT_FAILURE

@@ -17,7 +17,7 @@ from ganeti import constants, errors, pathutils, runtime, serializer, ssconf, wa
 from ganeti.daemon.main import ErrorText
 from ganeti.server import ownnode
 from ganeti.tools import daemon_util, ensure_dirs, hand_back
-from ganeti.tools.adopt import boot, records, release
+from ganeti.tools.adopt import boot, records, release, watching
 
 _LIMIT = 1024 * 1024
 _DAEMONS = (
@@ -97,25 +97,14 @@ def _Look(request: Mapping[str, Any]) -> dict[str, Any]:
         "boot_missing": boot.Missing(),
         "free": runtime.DiskFree(pathutils.DATA_DIR) >> 20,
         "time": runtime.Time(),
-        "store": _HasState(),
+        "store": ownnode.HoldsCluster(),
         "record": records.Read() is not None,
     }
 
 
-def _HasState() -> bool:
-    """Return whether this node's copy of the store holds a cluster; where it cannot be looked at, whether it exists."""
-    if not runtime.Exists(pathutils.STORE_FILE):
-        return False
-    own = ownnode.OwnStore()
-    try:
-        return own.GetState().last.seq > 0
-    finally:
-        own.Close()
-
-
 def BelongsToUs() -> bool:
     """Return whether this node is at work for a cluster of this release, whoever made that: nothing is left to take over."""
-    return _HasState() and _OURS in _Daemons().values()
+    return ownnode.HoldsCluster() and _OURS in _Daemons().values()
 
 
 def _Daemons() -> dict[str, str]:
@@ -176,15 +165,10 @@ def _MakeRecord(request: Mapping[str, Any]) -> None:
     )
 
 
-def _Pause(_request: Mapping[str, Any]) -> None:
-    """Keep watchers from starting anything, and wait for one that is at work."""
+def _Pause(_request: Mapping[str, Any]) -> list[str]:
+    """Keep watchers from starting anything, and wait for one that is at work; return who else has locked its file."""
     watcherpause.Write(runtime.Time() + _PAUSE)
-    try:
-        runtime.LockFile(pathutils.WATCHER_LOCK_FILE, exclusive=True, timeout=_WATCHER_TIMEOUT).release()
-    except runtime.LockBusy as err:
-        raise errors.OpExecError(
-            f"A run of the watcher has not ended within {_WATCHER_TIMEOUT:g} seconds; see {pathutils.LOG_WATCHER}"
-        ) from err
+    return watching.AwaitFree(_WATCHER_TIMEOUT)
 
 
 def _Unpause(_request: Mapping[str, Any]) -> None:

@@ -124,10 +124,10 @@ def _Unsupported(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield what instances use and this release cannot do."""
     kinds: dict[str, list[str]] = {}
     for instance in early.Items(config, "instances"):
-        if instance.get("hypervisor") not in hypervisor.DRIVERS:
+        if str(instance.get("hypervisor")) not in hypervisor.DRIVERS:
             kinds.setdefault(f"hypervisor {instance.get('hypervisor')}", []).append(str(instance.get("name")))
-        for uuid in instance.get("disks") or ():
-            template = early.At(config, "disks", uuid).get("dev_type")
+        for uuid in early.Texts(instance.get("disks")):
+            template = str(early.At(config, "disks", uuid).get("dev_type"))
             if template not in disktemplates.TEMPLATES:
                 kinds.setdefault(f"disk template {template}", []).append(str(instance.get("name")))
     for what, names in kinds.items():
@@ -147,10 +147,9 @@ def Warnings(facts: Facts) -> list[str]:
         f" online, run '{pathutils.ADOPT} --take-over' again"
         for name in facts.offline
     ]
-    enabled = cluster.get("enabled_hypervisors")
     found += [
         f"Hypervisor {name} is enabled, and this release has no driver for it: no instance can be made with it"
-        for name in (enabled if isinstance(enabled, list) else ())
+        for name in early.Texts(cluster.get("enabled_hypervisors"))
         if name not in hypervisor.DRIVERS
     ]
     if cluster.get("instance_communication_network"):
@@ -230,7 +229,7 @@ def OnlyHere(config: Mapping[str, Any]) -> list[str]:
     owners = {
         uuid: str(instance.get("name"))
         for instance in early.Items(config, "instances")
-        for uuid in instance.get("disks") or ()
+        for uuid in early.Texts(instance.get("disks"))
     }
     for disk in early.Items(config, "disks"):
         name = owners.get(str(disk.get("uuid")), "(none)")

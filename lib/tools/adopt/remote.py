@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ganeti import errors, pathutils, runtime, serializer, ssh
+from ganeti import errors, ht, pathutils, runtime, serializer, ssh
+from ganeti.tools.adopt import answers
 from ganeti.utils import parallel
 
 _TIMEOUT = 900.0
@@ -35,15 +36,29 @@ def Ask(nodes: Sequence[Node], *steps: str, **arguments: Any) -> tuple[dict[str,
     failures: dict[str, str] = {}
     for node, result in parallel.Each(nodes, ask):
         try:
-            if result.failed:
-                raise ValueError(f"{result.cause}: {result.stderr.strip()[-300:]}")
-            answer = serializer.Load(result.stdout)
-            if not answer["ok"]:
-                raise ValueError(answer["value"])
-            values[node.name] = answer["value"]
-        except (errors.ParseError, LookupError, TypeError, ValueError) as err:
+            values[node.name] = _Value(result, steps[-1])
+        except errors.GenericError as err:
             failures[node.name] = str(err)
     return values, failures
+
+
+def _Value(result: runtime.RunResult, step: str) -> Any:
+    """Return what the last step returned on a node; OpExecError if it failed, ParseError too if the reply cannot be used."""
+    if result.failed:
+        raise errors.OpExecError(f"{result.cause}: {result.stderr.strip()[-300:]}")
+    answer = serializer.Load(result.stdout)
+    _Check(answers.ENVELOPE, answer, step)
+    if not answer["ok"]:
+        raise errors.OpExecError(str(answer["value"]))
+    _Check(answers.BY_STEP.get(step, ht.TAny), answer["value"], step)
+    return answer["value"]
+
+
+def _Check(shape: ht.Type, value: Any, step: str) -> None:
+    if not shape(value):
+        raise errors.ParseError(
+            f"its reply to '{step}' cannot be used ({shape.Problem(value)}); install the same version of this release as here"
+        )
 
 
 def Do(nodes: Sequence[Node], *steps: str, **arguments: Any) -> dict[str, Any]:

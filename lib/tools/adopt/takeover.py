@@ -3,6 +3,9 @@
 Each step can be done and undone more than once.  The journal has what is done and what has begun, so that a run that was cut
 off anywhere is continued, or taken back, by the next one.  A step that fails before the master daemon of this release has
 served is taken back at once, with all before it; later ones are reported.
+
+On the way back a node that fails, or is lost, is left behind and named: it must not keep the others without a master.  It is given
+back by a later run, as a node that was offline is.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from ganeti import errors, pathutils, runtime, serializer
 from ganeti.tools import hand_back
 from ganeti.tools.adopt import plan, records, release, remote
 
-# REVERTED: the cluster runs the original, but for nodes that were offline.
+# REVERTED: the cluster runs the original, but for nodes that were offline or were left behind.
 TAKING_OVER, ADOPTED, REVERTING, REVERTED = "taking over", "adopted", "reverting", "reverted"
 # After the master daemon has stopped: the node daemons write the last changes to the files.
 _LAST_FILES = 2.0
@@ -30,7 +33,7 @@ class Journal:
 
     ``state``; ``done``: names of finished steps in order; ``current``: the one that has begun; ``nodes``: names of the nodes
     that belong to this release; ``prefix`` of the original; ``drained``: whether the queue was before; ``found``: what steps
-    have to remember.
+    have to remember; ``left``: nodes that were left behind while going back, each with the reason.
     """
 
     def __init__(self, data: Mapping[str, Any]):
@@ -41,6 +44,7 @@ class Journal:
         self.current: str | None = data.get("current")
         self.drained: bool = data.get("drained", False)
         self.found: dict[str, Any] = dict(data.get("found", {}))
+        self.left: dict[str, str] = dict(data.get("left", {}))
 
     @staticmethod
     def Read() -> Journal | None:
@@ -55,14 +59,21 @@ class Journal:
 
 
 class Work:
-    """What the steps work on.  ``nodes``: those that are online, this one too; ``wait``: seconds to wait for jobs."""
+    """What the steps work on.  ``nodes``: those that are online, this one too; ``wait``: seconds to wait for jobs.
+
+    Nodes that were left behind are none of them.
+    """
 
     def __init__(self, journal: Journal, nodes: Sequence[remote.Node], wait: float, say: Say):
         self.journal = journal
-        self.nodes = list(nodes)
+        self._nodes = list(nodes)
         self.wait = wait
         self.say = say
         self.original = release.Original(journal.prefix)
+
+    @property
+    def nodes(self) -> list[remote.Node]:
+        return [node for node in self._nodes if node.name not in self.journal.left]
 
     @property
     def own(self) -> list[remote.Node]:
@@ -73,7 +84,34 @@ class Work:
         return [node for node in self.nodes if not node.own]
 
     def Do(self, nodes: Sequence[remote.Node], *steps: str) -> dict[str, Any]:
-        return remote.Do(nodes, *steps, original=self.journal.prefix, drained=self.journal.drained)
+        """Do these steps on all nodes at once and return what they answered; OpExecError with all reasons if any failed."""
+        return remote.Do(nodes, *steps, **self._Arguments())
+
+    def DoBack(self, nodes: Sequence[remote.Node], *steps: str) -> dict[str, Any]:
+        """Do the same while going back, and leave other nodes behind that fail; OpExecError if this one fails."""
+        values, failures = remote.Ask(nodes, *steps, **self._Arguments())
+        for node in nodes:
+            why = failures.get(node.name)
+            if why is not None and node.own:
+                raise errors.OpExecError(f"{node.name}: {why}")
+            if why is not None:
+                self.say(f"  {node.name} is left behind: {why}")
+                self.journal.left[node.name] = why
+                self.SaveIfPossible()
+        return values
+
+    def _Arguments(self) -> dict[str, Any]:
+        return {"original": self.journal.prefix, "drained": self.journal.drained}
+
+    def SaveIfPossible(self) -> None:
+        """Save the journal while going back: a full disk must not keep the cluster without a master.
+
+        Each step may be undone again, so an older journal leads ``--revert`` to the same end.
+        """
+        try:
+            self.journal.Save()
+        except OSError as err:
+            self.say(f"  {pathutils.ADOPTION_JOURNAL} could not be written: {err.strerror}")
 
     def StopJobs(self, side: release.Release) -> None:
         """Let no job begin, and wait until those that have been submitted are finished."""
@@ -124,7 +162,7 @@ class Record(Step):
         work.Do(work.nodes, "record")
 
     def Undo(self, work: Work) -> None:
-        work.Do(work.nodes, "forget")
+        work.DoBack(work.nodes, "forget")
 
 
 class Drain(Step):
@@ -151,12 +189,18 @@ class Pause(Step):
     seconds = "1"
 
     def Do(self, work: Work) -> None:
-        work.Do(work.nodes, "pause")
+        _SayNotes(work, work.Do(work.nodes, "pause"))
         work.journal.found["instances"] = work.original.Instances()
         work.journal.found["guests"] = work.Do(work.nodes, "guests")
 
     def Undo(self, work: Work) -> None:
-        work.Do(work.nodes, "unpause")
+        work.DoBack(work.nodes, "unpause")
+
+
+def _SayNotes(work: Work, notes: Mapping[str, Sequence[str]]) -> None:
+    for name, lines in notes.items():
+        for line in lines:
+            work.say(f"  {name}: {line}")
 
 
 class Exchange(Step):
@@ -172,9 +216,9 @@ class Exchange(Step):
         work.Do(work.nodes, "stop-original", "switch", "start")
 
     def Undo(self, work: Work) -> None:
-        removed = [line for lines in work.Do(work.own, "hand-back").values() for line in lines]
-        work.Do(work.others, "hand-back", "switch-back", "start-original")
-        work.Do(work.own, "switch-back", "start-original")
+        removed = [line for lines in work.DoBack(work.own, "hand-back").values() for line in lines]
+        work.DoBack(work.others, "hand-back", "switch-back", "start-original")
+        work.DoBack(work.own, "switch-back", "start-original")
         for line in removed:
             work.say(f"  {line}")
 
@@ -189,7 +233,7 @@ class StartMaster(Step):
         work.Do(work.own, "start-master")
 
     def Undo(self, work: Work) -> None:
-        work.Do(work.own, "stop-master")
+        work.DoBack(work.own, "stop-master")
         runtime.Sleep(_LAST_FILES)
 
 
@@ -246,7 +290,7 @@ class Release(Step):
     def Undo(self, work: Work) -> None:
         _NoteQueue(work.journal)
         work.StopJobs(release.OURS)
-        work.Do(work.nodes, "pause")
+        _SayNotes(work, work.DoBack(work.nodes, "pause"))
 
 
 STEPS: tuple[Step, ...] = (
@@ -261,6 +305,10 @@ STEPS: tuple[Step, ...] = (
 )
 # Once this one is done the cluster belongs to this release, and going back is for people to decide.
 _DECISIVE = StartMaster.name
+_LATER = (
+    f"remove the cause, then run '{pathutils.ADOPT} --take-over' again, which continues; '{pathutils.ADOPT} --revert' goes back. A node"
+    " that stays away can be left out: 'gnt-cluster queue undrain', then 'gnt-node modify --offline=yes NODE' with its name"
+)
 
 
 def _NoteQueue(journal: Journal) -> None:
@@ -275,8 +323,16 @@ def CheckGivable(work: Work, config: Callable[[], Mapping[str, Any]]) -> None:
     """Let no job begin, and raise OpPrereqError if the cluster uses what the original does not support; then jobs may run again.
 
     ``config`` reads the file, which follows a change of a moment ago: it counts when it shows all that this node's copy of the
-    store holds, and no job is left that could change anything.
+    store holds, and no job is left that could change anything.  As long as this release's master can mark it so, a node that does
+    not reply has to be offline.
     """
+    _, silent = remote.Ask(work.nodes, "guests")
+    if silent:
+        raise errors.OpPrereqError(
+            "\n".join(f"Node {name} did not reply: {why}" for name, why in silent.items()),
+            errors.ECODE_ENVIRON,
+            hint="repair it, or run 'gnt-node modify --offline=yes NODE' with its name, then try again",
+        )
     _NoteQueue(work.journal)
     try:
         work.StopJobs(release.OURS)
@@ -353,28 +409,39 @@ def TakeOver(work: Work, accept: bool = False) -> None:
         except (errors.GenericError, OSError) as err:
             if _DECISIVE in journal.done:
                 if isinstance(err, errors.GenericError):
+                    err.hint = err.hint or _LATER
                     raise
-                raise errors.OpExecError(
-                    f"The cluster belongs to this release, but {pathutils.ADOPTION_JOURNAL} could not be written: {err.strerror}",
-                    hint=f"remove the cause, then run '{pathutils.ADOPT} --take-over' again; it continues from here",
-                ) from err
+                raise _NotWritten(err) from err
             work.say(f"  failed: {err}")
             work.say("Taking back what was done:")
             Revert(work)
             raise errors.OpExecError(
-                f"'{step.text}' failed, and the cluster runs the original again: {err}",
+                f"'{step.text}' failed, and the cluster runs the original again: {err}{Behind(journal)}",
                 hint=err.hint if isinstance(err, errors.GenericError) else None,
             ) from err
         work.say(f"  {runtime.Monotonic() - began:.1f} s")
     journal.state = ADOPTED
-    journal.Save()
+    try:
+        journal.Save()
+    except OSError as err:
+        raise _NotWritten(err) from err
+
+
+def _NotWritten(err: OSError) -> errors.OpExecError:
+    return errors.OpExecError(
+        f"The cluster belongs to this release, but {pathutils.ADOPTION_JOURNAL} could not be written: {err.strerror}",
+        hint=f"remove the cause, then run '{pathutils.ADOPT} --take-over' again; it continues from here",
+    )
 
 
 def Revert(work: Work) -> None:
-    """Undo what is done or has begun, the last one first; the error of a step that fails names what to do next."""
+    """Undo what is done or has begun, the last one first; the error of a step that fails here names what to do next.
+
+    Other nodes that fail are left behind: they stay in the journal, as those do that are not among the work's.
+    """
     journal = work.journal
     journal.state = REVERTING
-    _SaveIfPossible(work)
+    work.SaveIfPossible()
     for step in reversed(STEPS):
         if step.name not in journal.done and step.name != journal.current:
             continue
@@ -388,7 +455,7 @@ def Revert(work: Work) -> None:
             ) from err
         journal.done = [name for name in journal.done if name != step.name]
         journal.current = None
-        _SaveIfPossible(work)
+        work.SaveIfPossible()
     done = {node.name for node in work.nodes}
     Keep(journal, [name for name in journal.nodes if name not in done])
 
@@ -398,27 +465,34 @@ def Keep(journal: Journal, names: Sequence[str]) -> None:
     if not names:
         records.Remove(pathutils.ADOPTION_JOURNAL)
         return
-    journal.state, journal.nodes = REVERTED, list(names)
+    journal.state, journal.nodes, journal.left = REVERTED, list(names), {}
     journal.Save()
 
 
-def RevertLate(work: Work, late: Sequence[remote.Node]) -> None:
-    """Give back nodes that were offline when the cluster was; nothing is started on them, as they may still count as offline."""
-    names = [node.name for node in late]
-    work.say(f"* giving back {', '.join(names)}")
-    work.Do(late, "hand-back-late", "switch-back", "forget")
-    Keep(work.journal, [name for name in work.journal.nodes if name not in names])
+def Behind(journal: Journal) -> str:
+    """Return what is to be done about nodes that were left behind, in a line of its own; nothing if there are none."""
+    if journal.state != REVERTED:
+        return ""
+    return (
+        f"\nNodes that still have this release: {', '.join(journal.nodes)}. When they are up again, and before one that is offline"
+        f" is marked online, '{pathutils.ADOPT} --revert' gives them back"
+    )
 
 
-def _SaveIfPossible(work: Work) -> None:
-    """Save the journal while going back: a full disk must not keep the cluster without a master.
+def RevertLate(work: Work, online: Sequence[remote.Node], offline: Sequence[remote.Node]) -> None:
+    """Give back nodes that were away when the cluster was; nothing is started on those that count as offline.
 
-    Each step may be undone again, so an older journal leads ``--revert`` to the same end.
+    One without a record has nothing to give back.
     """
-    try:
-        work.journal.Save()
-    except OSError as err:
-        work.say(f"  {pathutils.ADOPTION_JOURNAL} could not be written: {err.strerror}")
+    late = [*online, *offline]
+    work.say(f"* giving back {', '.join(node.name for node in late)}")
+    prepared = {name for name, report in work.Do(late, "look").items() if report["record"]}
+    for nodes, start in ((online, ("start-original", "unpause")), (offline, ())):
+        changed = [node for node in nodes if node.name in prepared]
+        if changed:
+            work.Do(changed, "hand-back-late", "switch-back", *start, "forget")
+    names = {node.name for node in late}
+    Keep(work.journal, [name for name in work.journal.nodes if name not in names])
 
 
 def TakeOverLate(work: Work, late: Sequence[remote.Node]) -> None:

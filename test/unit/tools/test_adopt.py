@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.adoption import Report
 from support.virtualnode import TOP, VirtualNode
 
 from ganeti import constants
@@ -23,16 +24,6 @@ NODES = ("node1.peer.test", "node2.peer.test", "node3.peer.test")
 def Config() -> dict[str, Any]:
     data: dict[str, Any] = json.loads((ADOPTION / "debian-3.0.2.config.data").read_text())
     return data
-
-
-def Report(**changed: Any) -> dict[str, Any]:
-    """What a node of the original reports."""
-    report = {
-        "version": "3.0.2", "broken": None, "ours": constants.RELEASE_VERSION, "over": False, "lacking": None, "boot": [],
-        "daemons": {"ganeti-noded": "original"}, "differences": [], "boot_missing": [], "free": 5000, "store": False,
-        "record": False,
-    }  # fmt: skip
-    return {**report, **changed}
 
 
 def Facts(config: dict[str, Any] | None = None, **changed: Any) -> plan.Facts:
@@ -118,6 +109,17 @@ def test_what_the_original_does_not_support_is_named_with_a_way_out() -> None:
         in found
     )
     assert "A copy of a disk of" in found
+
+
+MAIN = "import sys; from ganeti.tools.adopt.main import Main; sys.exit(Main())"
+
+
+def test_a_machine_without_a_configuration(tmp_path: Path) -> None:
+    """The code of wrong options, 2, is not for it."""
+    done = VirtualNode(str(tmp_path)).Python(MAIN)
+    assert done.returncode == 1
+    assert "/config.data is missing: this machine is not the master of a cluster" in done.stderr
+    assert "run this on the master" in done.stderr
 
 
 # --- owners and modes -----------------------------------------------------------------------------------------------------

@@ -5,12 +5,14 @@ What walks through the steps is the real program; a machine's part is a model th
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
-from simulated import Invocation
+from simulated import Invocation, Machine
 from support import cutting
-from support.cutting import Cut, Machines
+from support.adoption import Report
+from support.cutting import OTHER_FULL, SILENT, Cut, Machines
 
 from ganeti import pathutils, runtime, serializer
 from ganeti.tools.adopt import remote, takeover
@@ -32,9 +34,13 @@ STEPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "switch": ({"record": True}, {"boot": "ours"}),
     "switch-back": ({"record": True, "form": "original"}, {"boot": "original"}),
     "start": ({"boot": "ours"}, {"side": "ours", "form": "ours"}),
-    "hand-back": ({"record": True}, {"form": "original"}),
+    "hand-back": ({"record": True}, {"form": "original", "side": "none"}),
+    "hand-back-late": ({"record": True}, {"form": "original", "side": "none"}),
+    "look": ({}, {}),
     "start-original": ({"form": "original", "boot": "original"}, {"side": "original"}),
 }
+# What is returned, as far as anybody looks at it.
+VALUES: dict[str, Any] = {"guests": {}, "hand-back": [], "pause": []}
 # How many of all the cuts one seed tries.
 SAMPLE = 20  # of all cuts; CUTS=10000 tries every one
 
@@ -44,8 +50,9 @@ class Scene(Machines):
 
     def __init__(self) -> None:
         super().__init__([f"node{number}.example.org" for number in (1, 2, 3)])
+        self.sides: dict[str, str] = {}
         for machine in self.all:
-            machine.programs[pathutils.ADOPT] = self._OnNode
+            machine.programs[pathutils.ADOPT] = functools.partial(self._OnNode, machine)
             for folder in (f"{PREFIX}/sbin", pathutils.SBIN_DIR):
                 machine.programs[f"{folder}/gnt-job"] = lambda invocation: 0
                 machine.programs[f"{folder}/gnt-instance"] = lambda invocation: 0
@@ -54,28 +61,42 @@ class Scene(Machines):
             machine.Call(_Write, ORIGINAL)
         self.world.RunFor(60)
 
-    def _OnNode(self, invocation: Invocation) -> int:
+    def _OnNode(self, machine: Machine, invocation: Invocation) -> int:
         request = serializer.Load(invocation.stdin)
-        answer: dict[str, Any] = {"ok": True, "value": []}
+        answer: dict[str, Any] = {"ok": True, "value": VALUES.get(request["steps"][-1])}
         state = _Read()
         try:
             for step in request["steps"]:
+                if step == "start-original" and machine is self.master:
+                    self._CheckAlone()
                 state = _Do(step, state)
+                self.sides[machine.name] = state["side"]
         except (AssertionError, OSError) as err:
             answer = {"ok": False, "value": str(err)}
-        if request["steps"] == ["guests"]:
-            answer["value"] = {}
+        if request["steps"] == ["look"]:
+            answer["value"] = Report(record=state["record"])
         invocation.Print(serializer.Dump(answer))
         return 0
+
+    def _CheckAlone(self) -> None:
+        """The original's master calls the others: daemons of this release run where they had to be left behind, at the most."""
+        journal = takeover.Journal.Read()
+        left = journal.left if journal is not None else {}
+        for name, side in self.sides.items():
+            assert side != "ours" or name in left, f"{name} has daemons of this release"
 
     def TakeOver(self, revert: bool = False, cut: Cut | None = None) -> cutting.Happened:
         def command() -> int:
             names = [machine.name for machine in self.all]
             fresh = {"state": takeover.TAKING_OVER, "prefix": PREFIX, "nodes": names}
-            journal = takeover.Journal.Read() or takeover.Journal(fresh)
             nodes = [remote.Node(name, 22, name == names[0], "cluster.example.org") for name in names]
+            journal = takeover.Journal.Read() or takeover.Journal(fresh)
             work = takeover.Work(journal, nodes, 60, lambda text: None)
-            (takeover.Revert if revert else takeover.TakeOver)(work)
+            if journal.state == takeover.REVERTED:
+                assert revert
+                takeover.RevertLate(work, [node for node in nodes if node.name in journal.nodes], [])
+            else:
+                (takeover.Revert if revert else takeover.TakeOver)(work)
             return 0
 
         return self.Run(command, cut)
@@ -138,17 +159,18 @@ def Disturbed(cut: Cut) -> None:
     try:
         happened = scene.TakeOver(cut=cut)
         scene.Heal()
-        if "runs the original again" in happened.text:
+        if "runs the original again" in happened.text and "still have this release" not in happened.text:
             assert scene.States() == [ORIGINAL] * 3 and not scene.Drained(), (scene.States(), happened.text)
         journal = scene.Journal()
         if happened.code and journal is not None:
             # Once the master daemon has served, going back is for people to decide; before, only what failed is left to undo.
             assert (
                 "--revert' again" in happened.text
+                or "--revert' gives" in happened.text
                 or "--take-over' again" in happened.text
-                or "start master" in journal.done
             ), (journal.done, happened.text)
-        if "--revert' again" in happened.text:
+        behind = journal is not None and journal.state in (takeover.REVERTING, takeover.REVERTED)
+        if behind or "--revert' again" in happened.text:
             assert scene.TakeOver(revert=True).code == 0
             assert scene.States() == [ORIGINAL] * 3 and not scene.Drained()
         again = scene.TakeOver()
@@ -165,3 +187,66 @@ def Disturbed(cut: Cut) -> None:
 @pytest.mark.limit(300)
 def test_whatever_happens_at_any_step_the_cluster_goes_on_or_back() -> None:
     cutting.SweepCuts(_Steps(), SAMPLE, Disturbed)
+
+
+# --- one node stays away --------------------------------------------------------------------------------------------------
+
+AWAY = (SILENT, OTHER_FULL)
+
+
+def _HasMaster(scene: Scene, happened: cutting.Happened) -> None:
+    """Without the node that is away the others run the original again, and it follows once it is back."""
+    first, _, third = scene.States()
+    assert first == ORIGINAL and third == ORIGINAL and not scene.Drained(), (scene.States(), happened.text)
+    journal = scene.Journal()
+    if journal is not None:
+        assert (journal.state, journal.nodes) == (takeover.REVERTED, [scene.all[1].name]), (
+            vars(journal),
+            happened.text,
+        )
+        scene.Heal()
+        back = scene.TakeOver(revert=True)
+        assert back.code == 0, back.text
+    assert scene.States() == [ORIGINAL] * 3, (scene.States(), happened.text)
+    assert scene.Journal() is None
+
+
+def AwayWhileTakenOver(cut: Cut) -> None:
+    scene = Scene()
+    try:
+        happened = scene.TakeOver(cut=cut)
+        journal = scene.Journal()
+        if journal is not None and journal.state != takeover.REVERTED:
+            assert happened.code == 0 or "'gnt-node modify --offline=yes NODE'" in happened.text, happened.text
+            happened = scene.TakeOver(revert=True)
+            assert happened.code == 0, happened.text
+        _HasMaster(scene, happened)
+    finally:
+        scene.Close()
+
+
+def AwayWhileGivenBack(cut: Cut) -> None:
+    scene = Scene()
+    try:
+        assert scene.TakeOver().code == 0
+        happened = scene.TakeOver(revert=True, cut=cut)
+        assert happened.code == 0, happened.text
+        _HasMaster(scene, happened)
+    finally:
+        scene.Close()
+
+
+def _StepsBack() -> list[str]:
+    scene = Scene()
+    try:
+        assert scene.TakeOver().code == 0
+        assert scene.TakeOver(revert=True).code == 0
+        return list(scene.steps)
+    finally:
+        scene.Close()
+
+
+@pytest.mark.limit(300)
+def test_a_node_that_stays_away_does_not_keep_the_others_without_a_master() -> None:
+    cutting.SweepCuts(_Steps(), SAMPLE, AwayWhileTakenOver, AWAY)
+    cutting.SweepCuts(_StepsBack(), SAMPLE, AwayWhileGivenBack, AWAY)

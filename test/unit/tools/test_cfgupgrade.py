@@ -85,6 +85,21 @@ def test_certificates_that_are_there_stay(node: VirtualNode) -> None:
     ]
 
 
+def test_a_dry_run_needs_no_daemon_to_be_stopped(node: VirtualNode) -> None:
+    """It writes nothing, and whoever plans the change has a cluster at work."""
+    before = node.Read(CONFIG)
+    tried = node.Python(
+        "import subprocess, sys; from ganeti import constants; from ganeti.daemon import pidfile\n"
+        "lock = pidfile.Lock(constants.NODED)\n"
+        "for words in (['--dry-run'], []):\n"
+        f"    done = subprocess.run([sys.executable, '-c', {MAIN!r}, '--force', *words], capture_output=True, text=True)\n"
+        "    print(done.returncode, done.stderr)"
+    )
+    assert tried.stdout.startswith("0 ") and "Configuration can be upgraded" in tried.stdout, tried.stdout
+    assert "1 " in tried.stdout and "ganeti-noded is running" in tried.stdout, tried.stdout
+    assert node.Read(CONFIG) == before
+
+
 @pytest.mark.parametrize("words", [("--dry-run", "--force"), ()])
 def test_nothing_is_written_by_a_trial_or_without_a_yes(node: VirtualNode, words: tuple[str, ...]) -> None:
     node.Write(f"{DATA}/watcher.data", "{}")

@@ -117,3 +117,65 @@ def test_a_copy_that_is_newer_than_the_files_is_not_thrown_away(node: VirtualNod
     code, text = HandBack(node, "--yes-do-it", "3.0")
     assert code == 1 and "older than its copy" in text
     assert os.path.exists(node.Path("/var/lib/ganeti/ext/store.db"))
+
+
+MAKE_STORE = """
+from ganeti.server import ownnode
+from ganeti.store import Epoch
+own = ownnode.OwnStore(); own.Promise('c', Epoch(1, 'aa'), 'n'); own.Close()
+"""
+FILL_STORE = """
+from ganeti.server import ownnode; from ganeti.store import Epoch, Row
+from ganeti.store.base import NOWHERE, Line
+own = ownnode.OwnStore(); epoch = Epoch(1, 'aa'); own.Promise('c', epoch, 'n')
+own.Adopt(epoch, None, Line((), NOWHERE), 0, False, [Row('job', '1', '{}')])
+"""
+DATA = "/var/lib/ganeti"
+
+
+def Undo(node: VirtualNode) -> tuple[int, str]:
+    return HandBack(node, "--undo")
+
+
+def test_what_was_handed_back_with_keep_comes_back(node: VirtualNode) -> None:
+    assert node.Python(MAKE_STORE).returncode == 0
+    before, mode = node.Read(CONFIG), os.stat(node.Path(CONFIG)).st_mode
+    store = os.stat(node.Path(f"{DATA}/ext/store.db")).st_ino
+    for _ in range(2):  # a run that was cut off is repeated
+        code, text = HandBack(node, "--yes-do-it", "--keep", "3.0")
+        assert code == 0 and "Install release" not in text, text
+        assert json.loads(node.Read(CONFIG))["version"] == 3000000
+        assert not os.path.exists(node.Path(f"{DATA}/ext"))
+    assert "the form of this release again" in Undo(node)[1]
+    assert node.Read(CONFIG) == before and os.stat(node.Path(CONFIG)).st_mode == mode
+    assert os.stat(node.Path(f"{DATA}/ext/store.db")).st_ino == store
+    assert Undo(node) == (0, "")  # nothing is left to undo
+    assert sorted(os.listdir(node.Path(DATA))) == ["config.data", "ext"]
+
+
+def test_a_run_cut_off_behind_the_configuration_is_undone(node: VirtualNode) -> None:
+    assert node.Python(MAKE_STORE).returncode == 0
+    before = node.Read(CONFIG)
+    assert HandBack(node, "--yes-do-it", "--keep", "3.0")[0] == 0
+    os.rename(node.Path(f"{DATA}/ext.kept"), node.Path(f"{DATA}/ext"))  # as before its last step
+    assert HandBack(node, "--yes-do-it", "--keep", "3.0")[0] == 0
+    os.rename(node.Path(f"{DATA}/ext.kept"), node.Path(f"{DATA}/ext"))
+    assert Undo(node)[0] == 0
+    assert node.Read(CONFIG) == before
+
+
+def test_a_newer_copy_of_the_state_is_not_replaced_by_the_one_set_aside(node: VirtualNode) -> None:
+    assert HandBack(node, "--yes-do-it", "--keep", "3.0")[0] == 0
+    assert node.Python(FILL_STORE).returncode == 0
+    after = node.Read(CONFIG)
+    code, text = Undo(node)
+    assert code == 0 and "has got a new copy" in text
+    assert node.Read(CONFIG) == after
+    assert sorted(os.listdir(node.Path(DATA))) == ["config.data", "ext"]
+
+
+def test_without_keep_nothing_can_be_undone(node: VirtualNode) -> None:
+    assert HandBack(node, "--yes-do-it", "--keep", "3.0")[0] == 0
+    assert HandBack(node, "--yes-do-it", "3.0")[0] == 0
+    assert Undo(node) == (0, "")
+    assert os.listdir(node.Path(DATA)) == ["config.data"]

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulated import World
 from support.virtualnode import VirtualNode
 
 from ganeti import ssh, x509
+from ganeti.tools import prepare_node_join
+from ganeti.tools.setupdata import SetupError
 
 SERVER = x509.MakeServerPem()
 DATA = "/var/lib/ganeti"
@@ -71,6 +74,44 @@ def test_the_master_never_takes_the_data_of_another_node(node: VirtualNode) -> N
     assert written(node) == set()
 
 
+MEMBERS = {
+    "master_node": "node0.example.com",
+    "node_primary_ips": "node0.example.com 10.0.0.1\nnode1.example.com 10.0.0.2",
+}
+
+
+@pytest.mark.parametrize("module", ["node_daemon_setup", "prepare_node_join"])
+def test_a_node_of_the_cluster_is_not_set_up_under_another_name(node: VirtualNode, module: str) -> None:
+    values = {"cluster_name": "cluster.example.com", **MEMBERS}
+    data = setup_data(ssconf=values, node_name="alias.example.com")
+    if module == "prepare_node_join":
+        data = {**{key: data[key] for key in ("cluster_name", "node_name")}, "ssconf": MEMBERS, "ssh_key_type": "rsa"}
+    code, text = run(node, module, data)
+    assert code == 12 and "has the name of the node node1.example.com: the data for alias.example.com does not" in text
+    assert "'gnt-node add --readd node1.example.com' on the master" in text
+    assert written(node) == set() and not Path(node.Path(root_file(node, ""))).exists()
+    # Its own data is welcome.
+    assert run(node, module, {**data, "node_name": node.name})[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "name"), [("10.0.0.2", "node1.example.com"), ("10.0.0.1", "node0.example.com"), ("10.0.0.9", None)]
+)
+def test_a_node_of_the_cluster_is_told_by_its_address_too(address: str, name: str | None) -> None:
+    """What the master cannot know: a second address, and a host name that is none of the cluster."""
+    with World(1) as world:
+        machine = world.AddMachine("storage7.example.com", "192.0.2.7")
+        machine.addresses[address] = None
+        data = {"cluster_name": "c", "node_name": "storage7.example.com", "ssconf": MEMBERS}
+        if name is None:
+            machine.Call(prepare_node_join.Work, data, False)
+            return
+        with pytest.raises(SetupError, match=f"has the address {address} of the node {name}") as caught:
+            machine.Call(prepare_node_join.Work, data, False)
+        # Nothing adds the master again.
+        assert ("--readd" in str(caught.value.hint)) is (name != MEMBERS["master_node"])
+
+
 def test_a_dry_run_changes_nothing(node: VirtualNode) -> None:
     assert run(node, "node_daemon_setup", setup_data(), "--dry-run")[0] == 0
     assert written(node) == set()
@@ -97,6 +138,16 @@ def test_wrong_input_is_refused_with_words(
     assert code != 0 and text in stderr
     assert "PRIVATE KEY" not in stderr
     assert written(node) == set()
+
+
+@pytest.mark.parametrize("module", ["node_daemon_setup", "ssl_update", "ssh_update", "prepare_node_join"])
+def test_a_text_with_half_a_character_changes_nothing(node: VirtualNode, module: str) -> None:
+    """No file could take it: a helper that noticed that half-way would leave half of its work."""
+    root_key = [["rsa", "private\ud800", f"{KEY}x"]]
+    data = setup_data(hmac_key="\ud800") if module == "node_daemon_setup" else {"ssh_root_key": root_key}
+    code, stderr = run(node, module, {"cluster_name": "c", **data})
+    assert code == 12 and "half a character" in stderr
+    assert written(node) == set() and not Path(node.Path(root_file(node, ""))).exists()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "\ufffd", "[" * 100000])
@@ -219,6 +270,40 @@ def test_keys_of_host_and_root_for_joining(node: VirtualNode) -> None:
     assert public not in stderr
 
 
+def test_a_node_that_was_away_while_keys_were_renewed_forgets_the_old_ones(node: VirtualNode) -> None:
+    """As a possible candidate it has the list of what it accepted; its own old key is replaced, too."""
+    authorized = root_file(node, "authorized_keys")
+    old = [f"{KEY}old0 root@node0", f"{KEY}old1 root@node1"]
+    node.Write(authorized, "".join(f"{line}\n" for line in ("# mine", f"{KEY}admin a", *old, f"{KEY}own x")), 0o600)
+    node.Write(f"{DATA}/ganeti_pub_keys", f"uuid0 {old[0]}\nuuid1 {old[1]}\nuuid2 {KEY}new2 root@node2\n", 0o600)
+    node.Write(root_file(node, "id_rsa"), "old private\n", 0o600)
+    node.Write(root_file(node, "id_rsa.pub"), f"{KEY}own x\n")
+    # What is advised for such a node must not lose the list.
+    assert run(node, "node_cleanup", "", "--yes-do-it") == (0, "")
+    new = [f"{KEY}new0 root@node0", f"{KEY}new2 root@node2"]
+    data = {"cluster_name": "c", "authorized_keys": {"uuid0": new[:1], "uuid2": new[1:]}, "ssh_key_type": "rsa"}
+    assert run(node, "prepare_node_join", data) == (0, "")
+    *lines, own = node.Read(authorized).splitlines()
+    assert lines == ["# mine", f"{KEY}admin a", *new]
+    assert own == node.Read(root_file(node, "id_rsa.pub")).strip()
+
+
+def test_a_node_without_a_list_tells_the_keys_of_nodes_by_their_comments(node: VirtualNode) -> None:
+    """It could never become a candidate; a machine that joins for the first time keeps what its administrator let in."""
+    authorized = root_file(node, "authorized_keys")
+    mine = [f"{KEY}a root@desk", f'from="10.0.0.9" {KEY}b root@node0', f"{KEY}c backup@node0", "# root@node0"]
+    old = [f"{KEY}old0 root@node0", f"{KEY}old1 root@node1.example.com"]
+    before = [*mine, *old, f"{KEY}same root@node0"]
+    node.Write(authorized, "\n".join(before) + "\n", 0o600)
+    new = [f"{KEY}same root@node0", f"{KEY}new root@node0"]
+    data = {"cluster_name": "c", "node_name": node.name, "ssconf": MEMBERS, "authorized_keys": {"uuid0": new}}
+    first = {**data, "ssconf": {"node_primary_ips": "node0.example.com 10.0.0.1"}}
+    assert run(node, "prepare_node_join", first) == (0, "")
+    assert node.Read(authorized).splitlines() == [*before, new[1]]
+    assert run(node, "prepare_node_join", data) == (0, "")
+    assert node.Read(authorized).splitlines() == [*mine, *new]
+
+
 def test_a_machine_lets_its_master_in_before_it_shows_the_key_of_the_cluster(node: VirtualNode) -> None:
     """Cut off in between, it is prepared again without a question about its host key."""
     os.makedirs(node.Path("/etc/ssh/ssh_host_rsa_key"))  # cannot be written
@@ -230,6 +315,21 @@ def test_a_machine_lets_its_master_in_before_it_shows_the_key_of_the_cluster(nod
     code, stderr = run(node, "prepare_node_join", data)
     assert code != 0 and "/etc/ssh/ssh_host_rsa_key" in stderr
     assert node.Read(root_file(node, "authorized_keys")) == f"{KEY}master root@node0\n"
+
+
+@pytest.mark.parametrize(("kind", "bits"), [("ecdsa", 1000), ("rsa", 512), ("rsa", 100000), ("dsa", 2048)])
+def test_a_key_that_cannot_be_made_costs_no_key(node: VirtualNode, kind: str, bits: int) -> None:
+    node.Write(root_file(node, f"id_{kind}"), "mine\n", 0o600)
+    data = {"cluster_name": "c", "ssh_key_type": kind, "ssh_key_bits": bits, "authorized_keys": {"uuid": [f"{KEY}x"]}}
+    code, stderr = run(node, "prepare_node_join", data)
+    assert code == 12 and f"{bits}" in stderr and "bits" in stderr
+    assert [path.name for path in Path(node.Path(root_file(node, ""))).iterdir()] == [f"id_{kind}"]
+
+
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])
+def test_a_new_key_has_the_usual_length_of_its_type(node: VirtualNode, kind: str) -> None:
+    assert run(node, "prepare_node_join", {"cluster_name": "c", "ssh_key_type": kind}) == (0, "")
+    assert ssh.CheckKeyLine(node.Read(root_file(node, f"id_{kind}.pub")))
 
 
 def test_a_new_key_pair_keeps_the_old_one_aside(node: VirtualNode) -> None:
