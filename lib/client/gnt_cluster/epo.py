@@ -12,7 +12,7 @@ from ganeti.cli.command import AnyNumber, Command
 from ganeti.cli.parser import Flag, Options, Value
 from ganeti.client.gnt_cluster import pausing, powering
 from ganeti.client.gnt_cluster.powering import Node, State
-from ganeti.client.shared.rows import ByName, QueryRows
+from ganeti.client.shared.rows import ByKnownName, ByName, QueryRows
 from ganeti.opcodes import OpInstanceShutdown, OpInstanceStartup
 from ganeti.utils import oob
 from ganeti.utils.text import NiceSort, NiceSortKey
@@ -53,11 +53,6 @@ class Scene(NamedTuple):
 # --- looking ------------------------------------------------------------------------------------------------------------
 
 
-def _ByName(names: Sequence[str]) -> list[Any]:
-    """Return a filter that the master rejects if one of the names is unknown."""
-    return ["|", *(["==", "name", name] for name in names)]
-
-
 def _AllNodes() -> list[Node]:
     fields = ["name", "pip", "group", "master", "master_candidate", "offline", "powered", "ndp/oob_program"]
     nodes = [Node(*row.values()) for row in QueryRows(jobs.GetClient(), "node", fields)]
@@ -68,10 +63,10 @@ def _Look(options: Options, arguments: Sequence[str]) -> Scene:
     client = jobs.GetClient()
     every = _AllNodes()
     if options.groups and arguments:
-        groups = {row["name"] for row in QueryRows(client, "group", ["name"], _ByName(arguments))}
+        groups = {row["name"] for row in QueryRows(client, "group", ["name"], ByKnownName(arguments))}
         chosen = [node for node in every if node.group in groups]
     elif arguments:
-        names = {row["name"] for row in QueryRows(client, "node", ["name"], _ByName(arguments))}
+        names = {row["name"] for row in QueryRows(client, "node", ["name"], ByKnownName(arguments))}
         chosen = [node for node in every if node.name in names]
     else:
         chosen = every
@@ -218,7 +213,23 @@ def _Off(scene: Scene, options: Options) -> int:
         raise
     if good:
         _ExplainMaster(scene, [] if voters else scene.WithControllers())
-    return constants.EXIT_SUCCESS if good else constants.EXIT_FAILURE
+    by_hand = _NameByHand(scene, good)
+    return constants.EXIT_SUCCESS if good and not by_hand else constants.EXIT_FAILURE
+
+
+def _NameByHand(scene: Scene, stopped: bool) -> bool:
+    """Name the nodes that no program can switch off; return whether there are any."""
+    able = scene.WithControllers()
+    left = [node for node in scene.chosen if not (node in able or node.is_master or node.offline)]
+    if left:
+        names = [node.name for node in left]
+        back = "--on" if len(scene.chosen) == len(scene.every) else f"--on {' '.join(names)}"
+        output.ToStderr(
+            f"Not switched off, as they have no out-of-band program: {', '.join(names)}.  Their instances are"
+            f" {'stopped: switch these nodes off by hand' if stopped else 'not all stopped'};"
+            f" 'gnt-cluster epo {back}' brings the instances back when the nodes are on again"
+        )
+    return bool(left)
 
 
 def _StopAndSwitch(
@@ -406,9 +417,10 @@ COMMAND = Command(
     (
         o.FORCE, ON, GROUPS, SHOW_ALL, o.OOB_TIMEOUT, SHUTDOWN_TIMEOUT, o.POWER_DELAY,
     ),
-    details="Without arguments it acts on all nodes.  Instances that have a guest or a disk on the nodes are stopped first, and"
+    details="It acts on the nodes that are named, or with --all on all of them; with --on and no names it brings all nodes"
+    " back.  Instances that have a guest or a disk on the nodes are stopped first, and"
     " remain recorded as wanted; if one cannot be stopped, or a controller does not say whether its node is on, no node is"
     " switched off.  The command can be run again after an interruption and continues where it was.  With --on each instance that is wanted is started as soon as the last of its"
     " nodes answers, within 15 minutes.  Nodes without the node parameter oob_program are named and must be switched by hand;"
-    " so is the master node.",
+    " when such a node was to be switched off, the exit code is 1.  The master node is named too, and never switched.",
 )  # fmt: skip

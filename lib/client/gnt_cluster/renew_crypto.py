@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganeti import constants, errors
+from ganeti import constants, errors, renewal
 from ganeti.cli import ask, jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command
@@ -106,7 +106,10 @@ def Run(options: Options, arguments: list[str]) -> int:
     if not options.force and not ask.Confirmed(_QUESTION, "--force"):
         return constants.EXIT_FAILURE
     # On another node than the master, this ends here.
-    jobs.GetClient().QueryClusterInfo()
+    info = jobs.GetClient().QueryClusterInfo()
+    if op.renew_ssh_keys:
+        # The job checks this, too; but files would have been replaced by then.
+        renewal.CheckManagesSsh(info["modify_ssh_setup"])
     if _ReplaceFiles(options):
         output.ToStdoutAndFlush("Copying the new files to all nodes")
         jobs.SubmitOpCode(OpClusterRedistConf(), options)

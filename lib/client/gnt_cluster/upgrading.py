@@ -54,6 +54,7 @@ class Undo(NamedTuple):
 
 
 _START_ALL = f"run '{pathutils.DAEMON_UTIL} start-all' on these nodes"
+_AGAIN = f"run '{pathutils.DAEMON_UTIL} stop-all', '{pathutils.HAND_BACK} --undo' and '{pathutils.DAEMON_UTIL} start-all' on these nodes"
 _RESUME = "run 'gnt-cluster upgrade --resume'"
 _UNDRAIN = "run 'gnt-cluster queue undrain'"
 _CONTINUE = "run 'gnt-cluster watcher continue'"
@@ -111,8 +112,8 @@ class _Nodes:
         self.master = store.GetMasterNode()
         self.others = [name for name in store.GetOnlineNodeList() if name != self.master]
 
-    def Run(self, names: Sequence[str], *argv: str) -> None:
-        """Run a program on these nodes at once; raise Failed with what all said that it failed on."""
+    def Run(self, names: Sequence[str], *argv: str) -> str:
+        """Run a program on these nodes at once; return what it wrote on the last one; Failed with what all said that it failed on."""
 
         def run(name: str) -> runtime.RunResult:
             if name == self.master:
@@ -121,13 +122,14 @@ class _Nodes:
             argv_there = ssh.BuildCommand(name, command, self._cluster, port=self._ports.get(name, 22))
             return runtime.RunCmd(argv_there, timeout=_COMMAND_TIMEOUT)
 
-        failures = [
-            f"{name}: '{' '.join(argv)}' failed ({result.cause}): {result.output.strip()[-300:]}"
-            for name, result in parallel.Each(list(names), run)
-            if result.failed
-        ]
+        failures, written = [], ""
+        for name, result in parallel.Each(list(names), run):
+            written = result.stdout
+            if result.failed:
+                failures.append(f"{name}: '{' '.join(argv)}' failed ({result.cause}): {result.output.strip()[-300:]}")
         if failures:
             raise Failed("\n".join(failures))
+        return written
 
     def RunAll(self, *argv: str) -> None:
         """Run a program on the other nodes at once, then here; not here if another node fails."""
@@ -143,6 +145,26 @@ class _Nodes:
             ]
         )
 
+    def HandBack(self, release: str) -> None:
+        """Give the files their older form, kept as they are for ``TakeOverAgain``, and say what is left out."""
+        for names in ([self.master], self.others):
+            written = self.Run(names, pathutils.HAND_BACK, "--yes-do-it", "--keep", release)
+            if names == [self.master]:
+                _SayLines(written)
+
+    def TakeOverAgain(self) -> None:
+        """Give the files of every node, as far as they were handed back, the form of this release, whatever becomes of other nodes.
+
+        The daemons are stopped for that: a node that was rebooted has started them.
+        """
+        _Each(
+            [
+                functools.partial(self.Run, names, *argv)
+                for names in (self.others, [self.master])
+                for argv in ((pathutils.DAEMON_UTIL, "stop-all"), (pathutils.HAND_BACK, "--undo"))
+            ]
+        )
+
     def Link(self, names: Sequence[str], target: str, link: str) -> None:
         """Lead a link on these nodes to its target; a power failure does not take it back."""
         self.Run(names, "ln", "-sfn", target, link)
@@ -151,7 +173,7 @@ class _Nodes:
         self.Run(names, "test", link, "-ef", target)
 
 
-def _Each(actions: Sequence[Callable[[], None]]) -> None:
+def _Each(actions: Sequence[Callable[[], object]]) -> None:
     """Do all of them, whatever becomes of the others; then raise Failed with all that failed."""
     failures = []
     for action in actions:
@@ -191,6 +213,9 @@ def Resume(intent: Intent) -> int:
     nodes = _Nodes()
     if _IsSwitched(intent):
         return _After(nodes, intent)
+    if _IsOlder(intent):
+        _Say("Giving the cluster's files the form of this release again, where they were handed back")
+        _Try(nodes.TakeOverAgain, _AGAIN)
     _Say("Starting the daemons, to begin again")
     if not _Try(nodes.StartAll, f"{_RESUME}; if a node stays away, run 'gnt-node modify --offline=yes NODE' first"):
         return constants.EXIT_FAILURE
@@ -199,6 +224,11 @@ def Resume(intent: Intent) -> int:
 
 def _Say(text: str) -> None:
     output.ToStdoutAndFlush(text)
+
+
+def _SayLines(text: str) -> None:
+    for line in text.splitlines():
+        _Say(f"  {line}")
 
 
 def _TakeBack(undo: Sequence[Undo]) -> int:
@@ -238,6 +268,11 @@ def _CheckInstalled(nodes: _Nodes, intent: Intent) -> None:
 
 def _IsSwitched(intent: Intent) -> bool:
     return releases.Target(releases.LIB_LINK) == f"{releases.LIB_DIR}/{intent.new}"
+
+
+def _IsOlder(intent: Intent) -> bool:
+    target = ParseVersion(intent.new)
+    return target is not None and target < (constants.CONFIG_MAJOR, constants.CONFIG_MINOR)
 
 
 def _RemoveIntent() -> None:
@@ -303,11 +338,10 @@ def _BackUp() -> str:
 
 def _Switch(nodes: _Nodes, intent: Intent, undo: list[Undo]) -> None:
     """Lead the links to the other release on all nodes, this one last, and bring the configuration into its form."""
-    target = ParseVersion(intent.new)
-    if target is not None and target < (constants.CONFIG_MAJOR, constants.CONFIG_MINOR):
+    if _IsOlder(intent):
         _Say("Giving the cluster's files the form of the older release")
-        nodes.Run([nodes.master], pathutils.HAND_BACK, "--yes-do-it", f"{target[0]}.{target[1]}")
-        nodes.Run(nodes.others, pathutils.HAND_BACK, "--yes-do-it", f"{target[0]}.{target[1]}")
+        undo.append(Undo("Giving the cluster's files the form of this release again", nodes.TakeOverAgain, _AGAIN))
+        nodes.HandBack(".".join(map(str, ParseVersion(intent.new) or ())))
     before = {link: releases.Target(link) for link in (releases.LIB_LINK, releases.SHARE_LINK)}
     _Say(f"Switching all nodes to {intent.new}")
     by_hand = " and ".join(f"'ln -sfn {target} {link}'" for link, target in before.items() if target is not None)
@@ -358,6 +392,10 @@ def _After(nodes: _Nodes, intent: Intent) -> int:
     made = f"run '{pathutils.POST_UPGRADE} {intent.old}'"
     good &= _Try(lambda: nodes.Run([nodes.master], pathutils.POST_UPGRADE, intent.old), made)
     good &= _Try(lambda: _Cluster("watcher", "continue"), _CONTINUE)
+    if _IsOlder(intent):
+        _Say("Removing what was set aside of the newer release's files")
+        removed = f"run 'rm -rf {pathutils.DATA_EXT_KEPT_DIR}' on these nodes"
+        good &= _Try(lambda: nodes.RunAll("rm", "-rf", pathutils.DATA_EXT_KEPT_DIR), removed)
     _Say("Verifying the cluster")
     good &= _Try(lambda: _Cluster("verify"), "run 'gnt-cluster verify'")
     return constants.EXIT_SUCCESS if good else constants.EXIT_FAILURE

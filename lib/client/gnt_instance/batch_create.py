@@ -39,14 +39,16 @@ def _Read(path: str) -> list[dict[str, Any]]:
 
 def _Opcode(number: int, item: dict[str, Any]) -> dict[str, Any]:
     """Return the definition as the opcode that creates the instance; raise OpPrereqError."""
+    name = item.get("instance_name")
+    which = f"{number} ({name})" if isinstance(name, str) else str(number)
     unknown = sorted(set(item) - set(OpInstanceCreate.OP_PARAMS))
     if unknown:
-        raise errors.OpPrereqError(f"Unknown fields in definition {number}: {', '.join(unknown)}", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(f"Unknown fields in definition {which}: {', '.join(unknown)}", errors.ECODE_INVAL)
     values = {**_DEFAULTS, **item}
     try:
         OpInstanceCreate(**values).Validate(set_defaults=False)
     except errors.OpPrereqError as err:
-        raise errors.OpPrereqError(f"Definition {number}: {err.args[0]}", *err.args[1:]) from err
+        raise errors.OpPrereqError(f"Definition {which}: {err.args[0]}", *err.args[1:]) from err
     return {"OP_ID": OpInstanceCreate.OP_ID, **values}
 
 
@@ -68,6 +70,14 @@ def Run(options: Options, arguments: list[str]) -> int:
         output.ToStdout(f"{len(result['allocatable'])} of {len(items)} instances would be created.")
         return constants.EXIT_FAILURE if lost else constants.EXIT_SUCCESS
     ended = jobs.CollectJobs(result["jobs"], options)
+    # The jobs stand in the order of the instances that got a place.
+    failed = [
+        f"{name} (job {job})" if submitted else name
+        for name, (submitted, job), (success, _) in zip(result["allocatable"], result["jobs"], ended, strict=False)
+        if not success
+    ]
+    if failed:
+        output.ToStdout(f"Not created: {', '.join(failed)}")
     return Report([*ended, *lost], "All instances created successfully.", "during the creation")
 
 

@@ -49,7 +49,7 @@ EXT_PARAMS = Value(
 # Options of which at least one has to be given.
 _RELEVANT = (
     "nics", "disks", "disk_template", "hvparams", "beparams", "os_type", "osparams", "osparams_private", "offline_inst",
-    "online_inst", "runtime_mem", "pnode", "instance_communication",
+    "online_inst", "runtime_mem", "pnode",
 )  # fmt: skip
 
 _TEMPLATE_HELP = (
@@ -118,7 +118,8 @@ def _PrintAdvice(options: Options, changes: Sequence[Sequence[Any]]) -> None:
 
 def Run(options: Options, arguments: list[str]) -> int:
     name = arguments[0]
-    if not any(getattr(options, dest) not in (None, False, {}, []) for dest in _RELEVANT):
+    given = any(getattr(options, dest) not in (None, False, {}, []) for dest in _RELEVANT)
+    if not given and options.instance_communication is None:
         output.ToStderr("Please give at least one of the parameters.")
         return constants.EXIT_FAILURE
     problem = _WrongCombination(options)

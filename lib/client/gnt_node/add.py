@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from ganeti import constants, errors, hosts, pathutils
@@ -27,14 +28,35 @@ FORCE_JOIN = Flag("--force-join", dest="force_join", text="No effect").Hidden()
 _PORT = "ndp/" + nd.ND_SSH_PORT
 
 
+class _Held(jobs.Feedback):
+    """Keeps the log of a job, which is of interest only if it fails."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[Sequence[int], str, Any]] = []
+
+    def Log(self, timestamp: Sequence[int], kind: str, message: Any) -> None:
+        self._entries.append((timestamp, kind, message))
+
+    def Print(self) -> None:
+        for entry in self._entries:
+            super().Log(*entry)
+
+
 def _CheckKnown(client: Client, name: str, options: Options) -> str | None:
     """Check that the node may be added, or added again; return its secondary address."""
     known = QueryRows(client, "node", ["name", "sip", "master"], ByName([name]))
+    if known and known[0]["master"]:
+        raise errors.OpPrereqError(
+            f"Node {name} is the master, cannot readd"
+            if options.readd
+            else f"Node {name} is the master of this cluster",
+            errors.ECODE_STATE,
+            hint="'gnt-cluster renew-crypto --new-ssh-keys' gives root of each node a new SSH key; to set this machine up"
+            " again, run 'gnt-cluster master-failover' on another master candidate first",
+        )
     if options.readd:
         if not known:
             raise errors.OpPrereqError(f"Node {name} not in the cluster - use without '--readd'", errors.ECODE_NOENT)
-        if known[0]["master"]:
-            raise errors.OpPrereqError(f"Node {name} is the master, cannot readd", errors.ECODE_STATE)
         return str(known[0]["sip"])
     if known:
         raise errors.OpPrereqError(
@@ -42,6 +64,16 @@ def _CheckKnown(client: Client, name: str, options: Options) -> str | None:
         )
     secondary: str | None = options.secondary_ip
     return secondary
+
+
+def _CheckRequest(op: OpNodeAdd, options: Options) -> None:
+    """Have the master check what can be checked without the machine, before anything is changed there."""
+    held = _Held()
+    try:
+        jobs.SubmitOpCode(op, options, held)
+    except errors.GenericError:
+        held.Print()
+        raise
 
 
 def _SshPort(client: Client, options: Options, known: dict[str, Any]) -> int:
@@ -82,22 +114,35 @@ def Run(options: Options, arguments: list[str]) -> int:
     (manages_ssh,) = client.QueryConfigValues(["modify_ssh_setup"])
     if options.force_join:
         output.ToStderr("--force-join is not supported and has no effect")
+
+    def request(dry_run: bool) -> OpNodeAdd:
+        return jobs.FromOptions(
+            OpNodeAdd,
+            options,
+            node_name=name,
+            secondary_ip=secondary_ip,
+            group=options.group_name,
+            ndparams=typed.Node(options.ndparams),
+            hv_state=typed.HypervisorState(options.hv_state),
+            disk_state=typed.DiskState(options.disk_state),
+            node_setup=bool(manages_ssh),
+            dry_run=dry_run,
+        )
+
     if options.prepare:
+        _CheckRequest(request(dry_run=True), options)
         _SetUp(client, name, options)
     else:
         output.ToStdout("The node is expected to be set up already (--no-node-setup).")
-    op = jobs.FromOptions(
-        OpNodeAdd,
-        options,
-        node_name=name,
-        secondary_ip=secondary_ip,
-        group=options.group_name,
-        ndparams=typed.Node(options.ndparams),
-        hv_state=typed.HypervisorState(options.hv_state),
-        disk_state=typed.DiskState(options.disk_state),
-        node_setup=bool(manages_ssh),
-    )
-    jobs.SubmitOpCode(op, options)
+    try:
+        jobs.SubmitOpCode(request(dry_run=False), options)
+    except (errors.OpPrereqError, errors.OpExecError, errors.HooksFailure):
+        if options.prepare and not QueryRows(client, "node", ["name"], ByName([name])):
+            output.ToStderr(
+                f"Machine {name} is set up, but it is not a node of the cluster: repair the cause and run the same command"
+                f" again, or run '{pathutils.NODE_CLEANUP} --yes-do-it' there"
+            )
+        raise
     return constants.EXIT_SUCCESS
 
 

@@ -51,8 +51,9 @@ def Run(options: Options, arguments: list[str]) -> int:
         return constants.EXIT_FAILURE
     changed = PrintChanges("node", name, jobs.SubmitOrSend(op, options))
     if not changed and not options.dry_run:
-        # Node parameters are not listed, and without a quorum the node was marked offline before the job started.
-        output.ToStdout(f"Node {name} has the requested settings.")
+        # Parameters and states are stored, but not listed; without a quorum the node was marked offline before the job started.
+        unlisted = options.ndparams or options.hv_state or options.disk_state
+        output.ToStdout(f"Modified node {name}" if unlisted else f"Node {name} has the requested settings.")
     return constants.EXIT_SUCCESS
 
 

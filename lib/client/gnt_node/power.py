@@ -11,8 +11,9 @@ from ganeti.cli import options as o
 from ganeti.cli.command import AnyNumber, Command, One
 from ganeti.cli.parser import Flag, Options
 from ganeti.client.gnt_node.options import AUTO_PROMOTE
-from ganeti.client.shared.rows import ByName, QueryRows
+from ganeti.client.shared.rows import ByKnownName, ByName, QueryRows
 from ganeti.opcodes import OpNodeSetParams, OpOobCommand
+from ganeti.utils import oob
 
 _WORDS = ("on", "off", "cycle", "status")
 _ASKED = ("off", "cycle")
@@ -67,6 +68,14 @@ def NameUnavailable(entries: Sequence[Any]) -> None:
         )
 
 
+def _CheckNames(word: str, nodes: Sequence[str]) -> None:
+    """Raise OpPrereqError for a name that is unknown, and for the master, before any node is marked offline."""
+    fields = ["name", "master", "ndp/oob_program"]
+    for row in QueryRows(jobs.GetClient(), "node", fields, ByKnownName(nodes)):
+        if row["master"]:
+            raise oob.MasterRefusal(row["ndp/oob_program"] or "", f"power-{word}", row["name"])
+
+
 def Run(options: Options, arguments: list[str]) -> int:
     word, *nodes = arguments
     if word not in _WORDS:
@@ -76,6 +85,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         if not nodes:
             output.ToStderr(f"Please provide at least one node for this command: 'gnt-node power {word} NODE'")
             return constants.EXIT_FAILURE
+        _CheckNames(word, nodes)
         if not options.force and not ask.ConfirmOperation(nodes, "node", f"power {word}", "--force"):
             return constants.EXIT_FAILURE
     ops = _Ops(word, nodes, options)

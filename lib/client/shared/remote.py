@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ganeti import errors, runtime
 from ganeti.cli import jobs, output
 from ganeti.cli.parser import Flag, Options, Value
-from ganeti.client.shared.rows import WarnLeftOut
+from ganeti.client.shared.rows import ByKnownName
 
 RULE = "-" * 48
 _FOUR_HOURS = 4 * 3600
@@ -33,29 +33,30 @@ class NodeAddress(NamedTuple):
 
 
 def OnlineNodes(names: Sequence[str], group: str | None = None, skip_master: bool = False) -> list[NodeAddress]:
-    """Return those of these nodes, or of all nodes, that are online; print which are left out."""
+    """Return those of these nodes, or of all nodes, that are online; print which are left out.
+
+    OpPrereqError for a node or group that does not exist: a mistyped list of nodes is not a shorter one.
+    """
+    client = jobs.GetClient()
     filters: list[Any] = []
     if names:
-        filters.append(["|", *(["==", "name", name] for name in names)])
+        # Together with another condition unknown names would be passed over.
+        client.Query("node", ["name"], ByKnownName(names))
+        filters.append(ByKnownName(names))
     if group:
+        client.Query("group", ["name"], ByKnownName([group]))
         filters.append(["|", ["==", "group", group], ["==", "group.uuid", group]])
     if skip_master:
         filters.append(["!", ["?", "master"]])
     qfilter = None if not filters else filters[0] if len(filters) == 1 else ["&", *filters]
     fields = ["name", "offline", "pip", "sip", "ndp/ssh_port"]
-    rows = [[value for _, value in row] for row in jobs.GetClient().Query("node", fields, qfilter)["data"]]
-    WarnLeftOut("node", names, [row[0] for row in rows] + ([_MasterName()] if names and skip_master else []))
+    rows = [[value for _, value in row] for row in client.Query("node", fields, qfilter)["data"]]
     if group and not rows:
-        output.ToStderr(f"Note: no nodes selected: node group '{group}' does not exist or has none of these nodes")
+        output.ToStderr(f"Note: no nodes selected: node group '{group}' has none of these nodes")
     offline = [row[0] for row in rows if row[1]]
     if offline:
         output.ToStderr(f"Note: skipping offline node(s): {', '.join(offline)}")
     return [NodeAddress(row[0], row[2], row[3], row[4] or 22) for row in rows if not row[1]]
-
-
-def _MasterName() -> str:
-    master: str = jobs.GetClient().QueryConfigValues(["master_node"])[0]
-    return master
 
 
 def NameOf(node: NodeAddress) -> str:

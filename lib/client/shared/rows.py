@@ -35,7 +35,12 @@ def QueryNamed(client: Client, kind: str, fields: Sequence[str], names: Sequence
 
 def ByName(names: Sequence[str]) -> list[Any]:
     """Return a filter for these names; unlike equality alone, which the master rejects, it may match nothing."""
-    return ["&", ["|", *(["==", "name", name] for name in names)]]
+    return ["&", ByKnownName(names)]
+
+
+def ByKnownName(names: Sequence[str]) -> list[Any]:
+    """Return a filter that the master rejects, when it stands alone, if one of the names is unknown."""
+    return ["|", *(["==", "name", name] for name in names)]
 
 
 def WarnLeftOut(kind: str, wanted: Sequence[str], found: Collection[str]) -> None:

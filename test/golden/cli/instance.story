@@ -369,7 +369,7 @@ $ gnt-instance batch-create empty.json
 $ gnt-instance batch-create unknown.json
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! Unknown fields in definition 0: name, size
+! Unknown fields in definition 0 (new1): name, size
 = 1
 % file wrong.json [{"instance_name": "new1"}, {"instance_name": 7}]
 $ gnt-instance batch-create wrong.json
@@ -432,3 +432,17 @@ $ gnt-instance modify --disk add web
 ! Missing required parameter 'size'
 ! write it as in '--disk add:size=10g'
 = 1
+$ gnt-instance modify -c no web
+Modified instance web
+ - runtime_memory -> 256
+> OP_INSTANCE_SET_PARAMS {"instance_communication":false,"instance_name":"web"}
+% forget OP_INSTANCE_MULTI_ALLOC
+% result OP_INSTANCE_MULTI_ALLOC {"jobs": [[true, 1001], [false, "queue is full"]], "allocatable": ["new1", "new2"], "failed": []}
+$ gnt-instance batch-create two.json
+Submitted jobs 1001
+Waiting for job 1001 ...
+Not created: new2
+There were 1 errors during the creation.
+! Failed to submit job: queue is full
+= 1
+> OP_INSTANCE_MULTI_ALLOC {"instances":[{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[{"size":"1g"}],"nics":[{}],"instance_name":"new1","os_type":"noop","disk_template":"plain"},{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[],"nics":[],"instance_name":"new2","os_type":"noop","disk_template":"diskless","beparams":{"maxmem":512}}]}

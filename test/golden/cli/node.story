@@ -479,13 +479,12 @@ $ gnt-node power cycle node2
 Node              Status $
 node2.example.org invoked
 > OP_OOB_COMMAND {"command":"power-cycle","node_names":["node2"]}
-% fail OP_OOB_COMMAND ["OpPrereqError", ["Operating on the master node node1.example.org is not allowed for power-off; it does not support out-of-band operations", "wrong_input"]]
-$ gnt-node power -f --ignore-status off node1
+$ gnt-node power -f off node2 node1
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! Operating on the master node node1.example.org is not allowed for power-off; it does not support out-of-band operations
+! Operating on the master node node1.example.org is not allowed for power-off; it does not support out-of-band operations; 'poweroff' on it does that by hand
+! 'gnt-cluster master-failover' on another node makes that one the master
 = 1
-> OP_OOB_COMMAND {"command":"power-off","ignore_status":true,"node_names":["node1"]}
 % forget OP_OOB_COMMAND
 % result OP_OOB_COMMAND [[[0, "node1.example.org"], [0, [["fan", "OK"], ["disk 3", "CRITICAL"]]]], [[0, "node2.example.org"], [0, []]]]
 $ gnt-node health
@@ -548,3 +547,8 @@ $ gnt-node restricted-command uptime node2.example.org
 ! Note: skipping offline node(s): node2.example.org
 ! None of these nodes is online: nothing was run
 = 1
+% forget OP_NODE_SET_PARAMS
+% result OP_NODE_SET_PARAMS []
+$ gnt-node modify --node-parameters=spindle_count=3 node2
+Modified node node2
+> OP_NODE_SET_PARAMS {"ndparams":{"spindle_count":3},"node_name":"node2"}

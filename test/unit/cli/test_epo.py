@@ -187,6 +187,27 @@ def test_options_are_checked_first(scene: Scene, words: list[str], match: str) -
     assert code == 1 and match in err and scene.Untouched() and scene.master.Asked() == []
 
 
+def test_options_reach_the_jobs(scene: Scene) -> None:
+    _Off(scene.master)
+    code, out, err = scene.Epo("--shutdown-timeout=77", "--power-delay=0.5", "--oob-timeout=55", NODE2, NODE3)
+    assert code == 0, out + err
+    stopped = scene.master.Submitted("OP_INSTANCE_SHUTDOWN")
+    assert stopped and {op["timeout"] for op in stopped} == {77}
+    [switched] = scene.master.Submitted("OP_OOB_COMMAND")
+    assert (switched["timeout"], switched["power_delay"]) == (55, 0.5)
+
+
+def test_nodes_that_no_program_switches_are_named_as_still_on(scene: Scene) -> None:
+    scene.master.Change(NODE3, ndparams={"oob_program": ""})
+    code, out, err = scene.Epo(NODE3)
+    assert (
+        code == 1
+        and f"Not switched off, as they have no out-of-band program: {NODE3}.  Their instances are stopped" in err
+    ), out
+    assert f"'gnt-cluster epo --on {NODE3}'" in err
+    assert scene.master.Submitted("OP_INSTANCE_SHUTDOWN") and not scene.master.Submitted("OP_OOB_COMMAND")
+
+
 @pytest.mark.parametrize("broken", ["program", "answer"])
 def test_nothing_is_stopped_while_a_controller_is_no_use(scene: Scene, broken: str) -> None:
     if broken == "program":

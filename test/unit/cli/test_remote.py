@@ -63,9 +63,22 @@ def test_the_nodes_of_one_group_over_their_replication_network(stage):
     (line,) = stage.Kept()
     (second,) = [node for node in stage.master.snapshot.nodes.values() if node.name == "node2.example.org"]
     assert f" root@{second.secondary_ip}:" in line and second.secondary_ip != second.primary_ip
-    done = stage.Run("command", "-g", "elsewhere", "true")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.startswith("Note: no nodes selected: node group 'elsewhere' does not exist")
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["-n", "node2.example.org,nix"], "Node name node2.example.org,nix not found"),
+        (["-n", "node2.example.org", "-n", "nix"], "Node name nix not found"),
+        (["-g", "elsewhere"], "NodeGroup name elsewhere not found"),
+    ],
+)
+def test_an_unknown_node_or_group_ends_it_before_anything_is_done(stage, words, match):
+    stage.node.Write("/etc/motd", "hello")
+    for command in (["copyfile", *words, stage.node.Path("/etc/motd")], ["command", *words, "true"]):
+        done = stage.Run(*command)
+        assert (done.returncode, done.stdout) == (1, "") and match in done.stderr, command
+    assert not os.path.exists(stage.kept)
 
 
 def test_copyfile_has_no_copies_to_make_outside_the_directory_of_a_virtual_node(stage):

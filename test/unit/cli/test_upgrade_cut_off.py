@@ -5,6 +5,7 @@ The machines are simulated, with stand-ins of daemons and programs; what walks t
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
@@ -22,7 +23,10 @@ from ganeti.client.gnt_cluster import upgrade
 from ganeti.luxi import server as luxi_server
 from ganeti.tools.common import Parser
 
-OLD, NEW = constants.RELEASE_VERSION, "3.1.7"
+OLD, NEW, OLDER = constants.RELEASE_VERSION, "3.1.7", "3.0"
+# The form of a machine's files; of the release from which the change goes to an older one, what is set aside.
+KEPT = pathutils.DATA_EXT_KEPT_DIR
+FORM, OWN_FORM = f"{pathutils.DATA_DIR}/form-of-the-model", "own"
 DRAIN, PAUSE = pathutils.JOB_QUEUE_DRAIN_FILE, pathutils.WATCHER_PAUSE_FILE
 # How many of all the cuts one seed tries.
 SAMPLE = 25  # of all cuts; CUTS=10000 tries every one
@@ -44,8 +48,9 @@ class Scene(Machines):
 
     def _Furnish(self, values: dict[str, str]) -> None:
         for folder in (pathutils.QUEUE_DIR, pathutils.SOCKET_DIR, pathutils.CONF_DIR, pathutils.LOCK_DIR,
-                       *(f"{releases.LIB_DIR}/{version}" for version in (OLD, NEW))):  # fmt: skip
+                       *(f"{releases.LIB_DIR}/{version}" for version in (OLD, NEW, OLDER))):  # fmt: skip
             runtime.MakeDirs(folder)
+        runtime.WriteFile(FORM, OWN_FORM)
         runtime.Symlink(f"{releases.LIB_DIR}/{OLD}", releases.LIB_LINK)
         ssconf.WriteSsconfFiles(values)
 
@@ -89,7 +94,27 @@ class Scene(Machines):
                 return 2
             return 0
 
+        def hand_back(invocation: Invocation) -> int:
+            if machine.name in self.running:
+                invocation.Complain("ganeti-noded is running on this node\n")
+                return 1
+            if "--undo" in invocation.argv:
+                if runtime.Exists(KEPT):
+                    runtime.WriteFile(FORM, OWN_FORM)
+                    runtime.RemoveFile(KEPT)
+                return 0
+            runtime.WriteFile(KEPT, b"")
+            runtime.WriteFile(FORM, invocation.argv[-1])
+            invocation.Print("memory-ratio of cluster is removed\n")
+            return 0
+
+        def remove(invocation: Invocation) -> int:
+            runtime.RemoveFile(invocation.argv[-1], sync=True)  # one that a power failure brings back does no harm
+            return 0
+
         programs: dict[str, Program] = {
+            pathutils.HAND_BACK: hand_back,
+            "rm": remove,
             pathutils.DAEMON_UTIL: daemon_util,
             "ln": link,
             "sync": sync,
@@ -103,9 +128,12 @@ class Scene(Machines):
     def _StartDaemons(self, machine: Machine) -> int:
         if machine.disk_full:
             return 1  # no daemon starts that cannot write its pid file
+        release = os.path.basename(runtime.ReadLink(releases.LIB_LINK))
+        if machine is self.master and release == OLD and runtime.ReadText(FORM) != OWN_FORM:
+            return 1  # without its copy of the store the master daemon refuses
         runtime.MakeDirs(pathutils.SOCKET_DIR)  # as ensure-dirs does; a reboot empties /run
         if machine.name not in self.running:
-            self.running[machine.name] = os.path.basename(runtime.ReadLink(releases.LIB_LINK))
+            self.running[machine.name] = release
             if machine is self.master:
                 machine.StartProcess(self._Masterd, "masterd")
                 while not runtime.Exists(pathutils.QUERY_SOCKET):
@@ -151,17 +179,20 @@ class Scene(Machines):
         return self.Run(lambda: upgrade.Run(options, []), cut)  # type: ignore[arg-type]
 
     def State(self) -> dict[str, Any]:
-        def look() -> tuple[str, bool, bool, bool]:
+        def look() -> tuple[str, str, bool, bool, bool, bool]:
             link = os.path.basename(runtime.ReadLink(releases.LIB_LINK))
-            return link, *map(runtime.Exists, (DRAIN, PAUSE, pathutils.INTENT_TO_UPGRADE))  # type: ignore[return-value]
+            form = runtime.ReadText(FORM)
+            return link, form, runtime.Exists(KEPT), *map(runtime.Exists, (DRAIN, PAUSE, pathutils.INTENT_TO_UPGRADE))  # type: ignore[return-value]
 
         found = [self.Call(look, on=number) for number in range(len(self.all))]
         return {
             "links": {link for link, *_ in found},
             "running": {self.running.get(machine.name) for machine in self.all},
-            "drained": found[0][1],
-            "paused": found[0][2],
-            "recorded": found[0][3],
+            "forms": {form for _, form, *_ in found},
+            "kept": any(kept for _, _, kept, *_ in found),
+            "drained": found[0][3],
+            "paused": found[0][4],
+            "recorded": found[0][5],
         }
 
 
@@ -180,15 +211,17 @@ def _Answer(method: str, args: list[Any]) -> Any:
 
 def Whole(version: str) -> dict[str, Any]:
     """A cluster at this release, and nothing left of a change."""
-    return {"links": {version}, "running": {version}, "drained": False, "paused": False, "recorded": False}
+    form = OLDER if version == OLDER else OWN_FORM
+    return {"links": {version}, "running": {version}, "forms": {form}, "kept": False,
+            "drained": False, "paused": False, "recorded": False}  # fmt: skip
 
 
-def _Steps() -> list[str]:
+def _Steps(target: str) -> list[str]:
     scene = Scene()
     try:
-        done = scene.Upgrade("--to", NEW)
+        done = scene.Upgrade("--to", target)
         assert done.code == 0, done.text
-        assert scene.State() == Whole(NEW)
+        assert scene.State() == Whole(target)
         return list(scene.steps)
     finally:
         scene.Close()
@@ -208,28 +241,42 @@ def _FollowAdvice(scene: Scene, text: str) -> None:
                         scene.Type(machine, words)
 
 
-def Disturbed(cut: Cut) -> None:
+def Disturbed(target: str, cut: Cut) -> None:
     """Raise AssertionError unless what a disturbed run says is true and helps, and another run finishes the work."""
     scene = Scene()
     try:
-        happened = scene.Upgrade("--to", NEW, cut=cut)
+        happened = scene.Upgrade("--to", target, cut=cut)
         scene.Heal()
         if happened.code == 0:
-            assert scene.State() == Whole(NEW), (scene.State(), happened.text)
+            assert scene.State() == Whole(target), (scene.State(), happened.text)
         elif happened.code is not None:
             _FollowAdvice(scene, happened.text)
             state = scene.State()
-            assert state in (Whole(OLD), Whole(NEW)) or "'gnt-cluster upgrade --resume'" in happened.text, (
+            assert state in (Whole(OLD), Whole(target)) or "'gnt-cluster upgrade --resume'" in happened.text, (
                 state,
                 happened.text,
             )
-        again = scene.Upgrade(*(("--resume",) if scene.State()["recorded"] else ("--to", NEW)))
+        again = scene.Upgrade(*(("--resume",) if scene.State()["recorded"] else ("--to", target)))
         assert again.code == 0, (again.text, happened.text)
-        assert scene.State() == Whole(NEW), (scene.State(), again.text, happened.text)
+        assert scene.State() == Whole(target), (scene.State(), again.text, happened.text)
     finally:
         scene.Close()
 
 
 @pytest.mark.limit(300)
-def test_whatever_happens_at_any_step_another_run_finishes_the_change() -> None:
-    cutting.SweepCuts(_Steps(), SAMPLE, Disturbed)
+@pytest.mark.parametrize("target", [NEW, OLDER])
+def test_whatever_happens_at_any_step_another_run_finishes_the_change(target: str) -> None:
+    cutting.SweepCuts(_Steps(target), SAMPLE, functools.partial(Disturbed, target))
+
+
+def test_a_way_back_that_fails_on_one_node_is_taken_back_on_those_that_were_handed_back() -> None:
+    scene = Scene()
+    try:
+        scene.all[1].programs[pathutils.HAND_BACK] = lambda invocation: 1 if "--keep" in invocation.argv else 0
+        happened = scene.Upgrade("--to", OLDER)
+        assert happened.code == 1
+        assert "memory-ratio of cluster is removed" in happened.text
+        assert "Giving the cluster's files the form of this release again" in happened.text
+        assert scene.State() == Whole(OLD)
+    finally:
+        scene.Close()
