@@ -10,6 +10,9 @@ from pathlib import Path
 import docutils.core
 from support.virtualnode import TOP
 
+from ganeti.opcodes.types import TStorageType
+from ganeti.params import disk
+
 
 def test_lists_in_pages_are_current_and_well_formed() -> None:
     loader = importlib.machinery.SourceFileLoader("write_tables", os.path.join(TOP, "tools", "write-tables"))
@@ -20,3 +23,8 @@ def test_lists_in_pages_are_current_and_well_formed() -> None:
     for path, page in writer.Pages().items():
         assert Path(path).read_text("utf-8") == page, "run .venv/bin/python tools/write-tables"
         docutils.core.publish_string(page, writer="null", settings_overrides={"report_level": 2, "halt_level": 2})
+
+
+def test_requests_may_name_the_storage_types_that_templates_have() -> None:
+    known = {template.storage_type for template in disk.TEMPLATES.values()}.union(disk.UnitTypes())
+    assert str(TStorageType) == f"one of {', '.join(sorted(known))}"

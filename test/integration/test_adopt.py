@@ -213,7 +213,10 @@ def test_a_node_that_is_away_while_the_cluster_is_given_back_follows() -> None:
             assert FollowJob(client, client.SubmitJob([away]))[0] == "success"
         code, text = cluster.Adopt(*REVERT)
         assert code == 0, text
-        assert "Node node3.example.com is offline and was left out. When it is up again" in text
+        assert "Nodes that still have this release: node3.example.com. When they are up again" in text
+        code, text = cluster.Adopt(*TAKE_OVER)
+        assert code == 1
+        assert "--revert' gives back those that are up" in text  # its copy of the state is of another line
         code, text = cluster.Adopt(*REVERT)
         assert code == 1
         assert "Node node3.example.com did not reply and stays as it is" in text

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.managed import PUB_KEYS, Managed
-from support.sshserver import AUTHORIZED, HOST_KEY, USER_KEY, MakeKey
+from support.sshserver import AUTHORIZED, HOST_KEY, PORT, USER_KEY, MakeKey
 
 from ganeti import _autoconf, ssh
 
@@ -77,6 +77,67 @@ def test_a_machine_becomes_a_node_leaves_and_comes_back(managed: Managed) -> Non
 
 
 @pytest.mark.limit(200)
+def test_what_can_be_checked_without_the_machine_is_checked_before_it_is_touched(managed: Managed) -> None:
+    machine, server = managed.Machine("node3.example.com")
+    member = managed.cluster.nodes[1]
+    with open(os.path.join(managed.cluster.base, "hosts"), "a", encoding="utf-8") as stream:
+        stream.write(f"{member.address} alias.example.com\n")
+
+    def state() -> list[object]:
+        of_nodes = [(node.Read(USER_KEY), node.Read(AUTHORIZED), managed.Keys(node)) for node in managed.cluster.nodes]
+        return [*of_nodes, member.Read("/var/lib/ganeti/client.pem"), *(len(each.commands) for each in managed.servers)]
+
+    before = state()
+    master = managed.master.name
+    for words, reason in (
+        (["alias.example.com"], f"Address {member.address} conflicts with existing node {member.name}"),
+        (["cluster.example.com"], "is that of the cluster, cluster.example.com"),
+        ([master], f"Node {master} is the master(?s:.*)gnt-cluster renew-crypto --new-ssh-keys"),
+        (["--readd", master], f"Node {master} is the master(?s:.*)gnt-cluster renew-crypto --new-ssh-keys"),
+        (["-g", "nogroup", machine.name], "'nogroup' not known"),
+        (["-s", "192.0.2.4", machine.name], "has no secondary ip but the new node"),
+    ):
+        refused = managed.Command("gnt-node", "add", "--no-ssh-key-check", *words, merged=True)
+        said = " ".join(refused.stdout.split())
+        assert refused.returncode == 1 and re.search(reason, said) and "Preparing" not in said, refused
+        assert state() == before, words
+    assert server.commands == []
+
+    # What the job finds later is said with what is left on the machine.
+    server.broken["hostname"] = "echo other.example.com"
+    failed = managed.Command("gnt-node", "add", "--no-ssh-key-check", machine.name, merged=True)
+    said = " ".join(failed.stdout.split())
+    assert failed.returncode == 1 and "hostname verification failed" in said, failed
+    assert f"Machine {machine.name} is set up, but it is not a node of the cluster" in said, failed
+    server.broken.clear()
+    added = managed.Command("gnt-node", "add", machine.name)
+    assert added.returncode == 0, added.stderr
+
+
+@pytest.mark.limit(200)
+def test_a_master_whose_host_key_is_not_that_of_the_cluster_gives_it_to_nobody(managed: Managed) -> None:
+    """The host keys of the master were made anew, as by cloud-init or a new installation of the SSH daemon."""
+    machine, server = managed.Machine("node3.example.com")
+    before = machine.Read(HOST_KEY)
+    kept = {path: managed.master.Read(path) for path in (HOST_KEY, HOST_KEY + ".pub")}
+    for path in kept:
+        os.unlink(managed.master.Path(path))
+    none = managed.Command("gnt-node", "add", "--no-ssh-key-check", machine.name)
+    assert none.returncode == 1 and "No SSH host key of this node is in" in none.stderr
+    MakeKey(managed.master.Path(HOST_KEY))
+    refused = managed.Command("gnt-node", "add", "--no-ssh-key-check", machine.name)
+    assert refused.returncode == 1
+    assert "(/etc/ssh/ssh_host_rsa_key.pub) is not that of the cluster" in refused.stderr.replace(
+        managed.master.root, ""
+    )
+    assert machine.Read(HOST_KEY) == before and server.commands == []
+    for path, text in kept.items():
+        managed.master.Write(path, text, 0o600)
+    added = managed.Command("gnt-node", "add", "--no-ssh-key-check", machine.name)
+    assert added.returncode == 0, added.stderr
+
+
+@pytest.mark.limit(200)
 def test_a_machine_that_fails_half_way_is_added_by_the_same_command_without_a_question(managed: Managed) -> None:
     machine, server = managed.Machine("node3.example.com")
     words = ("gnt-node", "add", machine.name)
@@ -86,6 +147,11 @@ def test_a_machine_that_fails_half_way_is_added_by_the_same_command_without_a_qu
     with managed.master.Client() as client:
         assert client.QueryNodes([], ["name"]) == [[node.name] for node in managed.cluster.nodes]
     assert managed.Keys(managed.master).keys() == {node.uuid for node in managed.cluster.nodes} | {machine.name}
+    server.broken["node-daemon-setup"] = "exec /usr/lib/ganeti/node-daemon-setup"
+    missing = managed.Command(*words)
+    assert missing.returncode == 1 and re.search(
+        "not found\ninstall this release there; then 'gnt-node", missing.stderr
+    ), missing
     # Its host key is the cluster's by now.
     server.broken.clear()
     added = managed.Command(*words)
@@ -93,6 +159,24 @@ def test_a_machine_that_fails_half_way_is_added_by_the_same_command_without_a_qu
     known = managed.Keys(managed.master)
     assert known.keys() == {node.uuid for node in managed.cluster.nodes} | {managed.Uuid(machine.name)}
     assert managed.SshProblems() == []
+
+
+@pytest.mark.limit(300)
+def test_a_machine_that_sends_a_foreign_key_does_not_join(managed: Managed) -> None:
+    """The master's, as if it were its own, or a line that hides a second key, as one of the master's."""
+    machine, server = managed.Machine("node3.example.com")
+    known = managed.Keys(managed.master)
+    uuid = managed.master.uuid
+    hidden = rf"ssh-rsa AAAAnode x\013{uuid} ssh-rsa AAAAevil y"
+    for sent, problem in ((known[uuid][0], f"it is the key of {uuid}"), (hidden, "not a line of an SSH key")):
+        server.broken["cat "] = f"printf '{sent}\\n'"
+        rejected = managed.Command("gnt-node", "add", "--no-ssh-key-check", machine.name)
+        assert rejected.returncode == 1 and problem in rejected.stderr, rejected
+        assert f"'gnt-node add {machine.name}' continues" in rejected.stderr
+        assert managed.Keys(managed.master) == known
+    server.broken.clear()
+    added = managed.Command("gnt-node", "add", machine.name)
+    assert added.returncode == 0, added.stderr
 
 
 @pytest.mark.limit(200)
@@ -147,7 +231,7 @@ def test_a_machine_that_lets_nobody_in_or_is_not_there_is_named_with_the_way_out
     machine.Write(AUTHORIZED, "", 0o600)
     refused = managed.Command("gnt-node", "add", "--no-ssh-key-check", machine.name)
     assert refused.returncode == 1
-    assert "Permission denied" in refused.stderr and f"ssh root@{machine.name}" in refused.stderr
+    assert "Permission denied" in refused.stderr and f"'ssh -p {PORT} root@{machine.name}'" in refused.stderr
     absent = managed.cluster.MakeStranger("node4.example.com")
     nobody = managed.Command("gnt-node", "add", "--no-ssh-key-check", absent.name)
     assert nobody.returncode == 1 and "Connection refused" in nobody.stderr

@@ -259,7 +259,7 @@ def test_power_of_one_node(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ("<html>busy</html>", "is not valid JSON, and printed: <html>busy</html>"),
+        ("<html>busy</html>", "did not print valid JSON (it printed: <html>busy</html>)"),
         ("x" * 3_000_000, "printed more than 64 KiB"),
         ('{"powered": "yes"}', 'it should have printed {"powered": true} or {"powered": false}'),
     ],

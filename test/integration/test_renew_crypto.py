@@ -181,7 +181,7 @@ def test_a_node_that_is_away_is_named_with_what_to_do() -> None:
         failed = Command(master, "gnt-cluster", "renew-crypto", "--force", *EVERYTHING)
         assert failed.returncode == 1
         text = " ".join((failed.stdout + failed.stderr).split())
-        assert f"stopped at {away.name}: nothing was changed" in text
+        assert f"Node {away.name} did not answer. Nothing was changed" in text
         assert f"'gnt-cluster renew-crypto {' '.join(EVERYTHING)}' again" in text
         assert f"'gnt-node modify --offline yes {away.name}'" in text
         assert Secrets(cluster) == before
@@ -280,6 +280,32 @@ def test_what_an_old_release_lacked_is_made_although_a_node_fails_at_first() -> 
         Works(master, master, other)
     finally:
         managed.Close()
+
+
+@pytest.mark.limit(200)
+def test_ssh_keys_that_the_cluster_leaves_alone_are_not_said_to_be_replaced() -> None:
+    with RealCluster(1) as cluster:
+        root = cluster.config
+        cluster.WriteConfig(root.WithObject(root.cluster.Replace(modify_ssh_setup=False)))
+        Start(cluster)
+        master = cluster[0]
+        master.Write(DATA + "rapi.pem", x509.MakeRapiPem(), 0o440)
+        before = Secrets(cluster), master.Read(DATA + "rapi.pem")
+        failed = Command(
+            master,
+            "gnt-cluster",
+            "renew-crypto",
+            "--force",
+            "--new-rapi-certificate",
+            "--new-confd-hmac-key",
+            "--new-ssh-keys",
+        )
+        assert failed.returncode == 1 and "does not manage the SSH keys of its nodes" in " ".join(failed.stderr.split())
+        assert "have been replaced" not in failed.stdout
+        assert (Secrets(cluster), master.Read(DATA + "rapi.pem")) == before
+        # An upgrade from a release without such keys does not ask for them there.
+        upgraded = master.Run([sys.executable, "-c", POST_UPGRADE, "2.12.5"], timeout=150)
+        assert upgraded.returncode == 0, upgraded.stderr
 
 
 @pytest.mark.parametrize(

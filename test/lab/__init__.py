@@ -20,7 +20,7 @@ A node sees the system of the machine it runs on, below a layer of its own that 
 disks stay, and so does what a node must remember: /etc/ganeti, /etc/ssh, /root/.ssh, /var/lib/ganeti and /var/log/ganeti are
 on a disk.
 
-``test_stories.py`` plays a seeded sample of the stories on two nodes; SEED repeats it.  ``test/lab/run --all`` plays all
+``test_stories.py`` plays a sample of the stories on two nodes, chosen by the commit and SEED.  ``test/lab/run --all`` plays all
 of them, with ``--nodes 3`` also those that need a third node.  Stories of machines that become a cluster begin with three new
 ones each; ``--light`` tells them in namespaces, ``--as-readme`` installs what the README says.
 """

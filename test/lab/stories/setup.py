@@ -159,6 +159,29 @@ def _FromAnotherCluster(stage: Teller[SiteMachines], node: Node) -> None:
     _CheckHealth(stage)
 
 
+def _OtherNames(stage: Teller[SiteMachines], node: Node) -> None:
+    """Nobody's keys are replaced by adding the node, or the master, by another name or address."""
+    master = stage.cluster.master
+    alias, further = f"{node.name}-alias", f"{node.name}-storage"
+    address = f"{NETWORK}.20{node.name[-1]}"
+    # The cluster knows nothing of this one: only the machine itself can tell who it is.
+    node.Shell(f"ip addr add {address}/24 dev eth0")
+    master.Shell(f"printf '{node.machine.address} {alias}\\n{address} {further}\\n' >> /etc/hosts")
+
+    def keys() -> list[str]:
+        paths = (
+            "/root/.ssh/id_rsa /root/.ssh/authorized_keys /var/lib/ganeti/client.pem /var/lib/ganeti/ganeti_pub_keys"
+        )
+        return [one.Shell(f"sha256sum {paths}") for one in (master, node)]
+
+    before = keys()
+    for name in (alias, node.machine.address, further, NAME, "localhost", master.name, master.machine.address):
+        said = _Fails(stage, "node", "add", "--no-ssh-key-check", name)
+        assert ("Preparing" in said) is (name == further), said
+        assert keys() == before, name
+    _CheckVerify(stage)
+
+
 def _WrongHostKey(stage: Teller[SiteMachines], node: Node) -> None:
     """Somebody else answers at a node's address."""
     node.Shell("rm /etc/ssh/ssh_host_*; ssh-keygen -q -A; /etc/init.d/ssh restart")
@@ -192,10 +215,11 @@ def _OldKeys(stage: Teller[SiteMachines], node: Node) -> None:
 
 @OnSite
 def setup_strangers(stage: Teller[SiteMachines]) -> None:
-    """A node of another cluster, one with a strange host key, one with old keys: refused, and added after what is advised."""
+    """Other names of nodes, a node of another cluster, a strange host key, old keys: refused; what is advised helps."""
     _Init(stage, "--no-etc-hosts")
     second, third = stage.cluster.nodes[1:]
     _Add(stage, "--no-ssh-key-check", second.name)
+    _OtherNames(stage, second)
     _FromAnotherCluster(stage, third)
     _WrongHostKey(stage, third)
     _OldKeys(stage, third)
