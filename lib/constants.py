@@ -78,6 +78,20 @@ DT_MIXED = "mixed"
 # In this order they are listed where nobody chose; what each is, params.disk says.
 DISK_TEMPLATES = (DT_DISKLESS, DT_FILE, DT_SHARED_FILE, DT_PLAIN, DT_BLOCK, DT_DRBD8, DT_RBD, DT_EXT, DT_GLUSTER)
 
+ST_BLOCK = "blockdev"
+ST_DISKLESS = "diskless"
+ST_EXT = "ext"
+ST_FILE = "file"
+ST_GLUSTER = "gluster"
+ST_LVM_PV = "lvm-pv"
+ST_LVM_VG = "lvm-vg"
+ST_RADOS = "rados"
+ST_SHARED_FILE = "sharedfile"
+# What each is, params.units says.
+STORAGE_TYPES = (
+    ST_BLOCK, ST_DISKLESS, ST_EXT, ST_FILE, ST_GLUSTER, ST_LVM_PV, ST_LVM_VG, ST_RADOS, ST_SHARED_FILE
+)  # fmt: skip
+
 FD_LOOP, FD_BLKTAP, FD_BLKTAP2 = "loop", "blktap", "blktap2"
 FILE_DRIVERS = (FD_LOOP, FD_BLKTAP, FD_BLKTAP2)
 

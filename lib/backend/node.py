@@ -46,9 +46,8 @@ def NodeInfo(storage_units: Sequence[Sequence[Any]] | None, hv_specs: Sequence[S
 
 def _StorageInfo(kind: str, key: str | None, params: Sequence[Any] | None) -> dict[str, Any]:
     """Describe a storage unit; null for what is not known, so that it does not hide the rest."""
-    exclusive = kind.startswith("lvm-") and bool(params and params[0])
     try:
-        free, size = units.GetUnits(kind).Space(key or "", exclusive)
+        free, size = units.GetUnits(kind).Space(key or "", bool(params and params[0]))
     except errors.GenericError as err:
         logging.warning("The space of %s %s is unknown: %s", kind, key, err)
         free, size = None, None

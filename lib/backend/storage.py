@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import errors
+from ganeti.params.units import FIX_CONSISTENCY
 from ganeti.storage import units
 from ganeti.storage.utilities import extprovider, lvmtools
 
@@ -53,8 +54,8 @@ def StorageModify(su_name: str, su_args: Sequence[Any], name: str, changes: Mapp
 def StorageExecute(su_name: str, su_args: Sequence[Any], name: str, op: str) -> None:
     """storage_execute: the only operation is ``fix-consistency``."""
     del su_args
-    if op != units.FIX_CONSISTENCY:
-        raise errors.RpcCallError(f"Storage units cannot do '{op}', only {units.FIX_CONSISTENCY}")
+    if op != FIX_CONSISTENCY:
+        raise errors.RpcCallError(f"Storage units cannot do '{op}', only {FIX_CONSISTENCY}")
     units.GetUnits(su_name).Repair(name)
 
 

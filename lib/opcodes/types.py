@@ -23,8 +23,7 @@ from ganeti.ht import (
 
 TDiskTemplate = TElemOf(constants.DISK_TEMPLATES)
 THypervisor = TElemOf(constants.HYPER_TYPES)
-# What the templates say, which programs that send opcodes do not load (test_tables).
-TStorageType = TElemOf(("blockdev", "diskless", "ext", "file", "gluster", "lvm-pv", "lvm-vg", "rados", "sharedfile"))
+TStorageType = TElemOf(constants.STORAGE_TYPES)
 TFileDriver = TElemOf(constants.FILE_DRIVERS)
 TCreationMode = TElemOf(("create", "import", "remote-import"))
 TRebootType = TElemOf(("soft", "hard", "full"))

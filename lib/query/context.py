@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ganeti import constants, objects
-from ganeti.params import runstate
+from ganeti.params import runstate, units
 from ganeti.query.base import NODATA, OFFLINE, Absent, NiceSort
 
 # Parts of live data (Field.live).
@@ -105,10 +105,10 @@ def StorageNumber(payload: Any, key: str, spindles: bool) -> Any:
     """Return a number of the first storage unit of a node_info payload (noderpc 3.6)."""
     if isinstance(payload, Absent):
         return payload
-    units = [u for u in payload[1] if (u.get("type") == "lvm-pv") == spindles]
-    if not units or units[0].get(key) is None:
+    found = [unit for unit in payload[1] if units.Of(unit.get("type")).spindles == spindles]
+    if not found or found[0].get(key) is None:
         return NODATA
-    return units[0][key]
+    return found[0][key]
 
 
 def HypervisorNumber(payload: Any, key: str) -> Any:

@@ -35,6 +35,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors, params, pathutils, runtime, serializer
+from ganeti.params import units
 from ganeti.params.disk import TEMPLATES
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 COMPRESS_FROM = 512  # bytes
 _COMPRESS_LEVEL = 3
 MAX_FILE = 32 * 1024 * 1024
-_LVM_STORAGE = frozenset(["lvm-vg", "lvm-pv"])
 
 
 class Context(NamedTuple):
@@ -259,15 +259,15 @@ def _InputOutput(value: Any, context: Context) -> list[Any]:
 
 
 def _StorageUnits(value: Any, context: Context) -> list[Any] | None:
-    """LVM units carry their node's exclusive_storage flag."""
-    units = _OwnPart(value, context)
-    if units is None:
+    """Some units carry their node's exclusive_storage flag."""
+    wanted = _OwnPart(value, context)
+    if wanted is None:
         return None
-    return [[unit[0], unit[1], _StorageParams(unit, context)] for unit in units]
+    return [[unit[0], unit[1], _StorageParams(unit, context)] for unit in wanted]
 
 
 def _StorageParams(unit: Sequence[Any], context: Context) -> list[Any]:
-    if unit[0] not in _LVM_STORAGE:
+    if not units.Of(unit[0]).exclusive:
         return list(unit[2]) if len(unit) > 2 and unit[2] else []
     snapshot = context.Config()
     node = snapshot.nodes.get(context.node_uuid)

@@ -10,15 +10,10 @@ import posixpath
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
-from ganeti import errors, runtime
+from ganeti import constants, errors, runtime
+from ganeti.params.units import ALLOCATABLE, FREE, MISSING, NAME, RETURNED, SIZE, USED, Of
 from ganeti.storage.drivers import gluster
 from ganeti.storage.utilities import lvmtools
-
-NAME, SIZE, FREE, USED, ALLOCATABLE = "name", "size", "free", "used", "allocatable"
-FIELDS = (NAME, SIZE, FREE, USED, ALLOCATABLE)
-# Of volume groups only, and looked at only when somebody asks for it.
-MISSING, RETURNED = "missing", "returned"
-FIX_CONSISTENCY = "fix-consistency"
 
 _MIB = 1024 * 1024
 
@@ -31,7 +26,6 @@ class Units:
     """All units of one type on this node."""
 
     type: str
-    fields: tuple[str, ...] = FIELDS
 
     def Rows(self, arguments: Sequence[Any]) -> list[Row]:
         """Return every unit with all FIELDS; ``arguments`` as the master gives them for the type."""
@@ -58,7 +52,7 @@ class Units:
 
 
 class PhysicalVolumes(Units):
-    type = "lvm-pv"
+    type = constants.ST_LVM_PV
 
     def Rows(self, arguments: Sequence[Any]) -> list[Row]:
         del arguments
@@ -88,8 +82,7 @@ class PhysicalVolumes(Units):
 
 
 class VolumeGroups(Units):
-    type = "lvm-vg"
-    fields = (*FIELDS, MISSING, RETURNED)
+    type = constants.ST_LVM_VG
 
     def Rows(self, arguments: Sequence[Any]) -> list[Row]:
         del arguments
@@ -167,7 +160,7 @@ class GlusterMounts(Directories):
     """Gluster volumes, named by the directories where this node mounts them."""
 
     def __init__(self) -> None:
-        super().__init__("gluster")
+        super().__init__(constants.ST_GLUSTER)
 
     def _Row(self, path: str) -> Row:
         """Return the space of a volume that is mounted; below it lies the node's own file system."""
@@ -178,13 +171,13 @@ class GlusterMounts(Directories):
         return super()._Row(path)
 
 
-_UNITS: dict[str, Units] = {
+UNITS: dict[str, Units] = {
     units.type: units
     for units in (
         PhysicalVolumes(),
         VolumeGroups(),
-        Directories("file"),
-        Directories("sharedfile"),
+        Directories(constants.ST_FILE),
+        Directories(constants.ST_SHARED_FILE),
         GlusterMounts(),
     )
 }
@@ -192,18 +185,19 @@ _UNITS: dict[str, Units] = {
 
 def GetUnits(kind: str) -> Units:
     """Return the units of a type."""
-    if kind not in _UNITS:
-        raise errors.StorageError(f"Storage type '{kind}' has no units; those that have: {', '.join(_UNITS)}")
-    return _UNITS[kind]
+    if kind not in UNITS:
+        raise errors.StorageError(f"Storage type '{kind}' has no units; those that have: {', '.join(UNITS)}")
+    return UNITS[kind]
 
 
 def List(kind: str, arguments: Sequence[Any], name: str | None, fields: Collection[str]) -> list[list[Any]]:
     """Return the given fields of the units of a type, or of one of them."""
     units = GetUnits(kind)
-    unknown = [field for field in fields if field not in units.fields]
+    known = Of(kind).fields
+    unknown = [field for field in fields if field not in known]
     if unknown:
         raise errors.StorageError(
-            f"Storage units of type {kind} have no field '{unknown[0]}'; fields are: {', '.join(units.fields)}"
+            f"Storage units of type {kind} have no field '{unknown[0]}'; fields are: {', '.join(known)}"
         )
     rows = units.More(units.Rows(arguments), fields)
     return [[row[field] for field in fields] for row in rows if name is None or row[NAME] == name]

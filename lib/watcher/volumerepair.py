@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ganeti.watcher.group import Visit
     from ganeti.watcher.state import File
 
-_UNIT = "lvm-vg"
+_UNIT = constants.ST_LVM_VG
 # Seconds for a look at nodes: the group's state stays locked meanwhile.
 _LOOK_SECONDS = 60.0
 _NO_EFFECT, _UNKNOWN_END = "it ended, and the group is not complete", "how it ended is not known"
@@ -426,7 +426,7 @@ def _Groups(volumes: Mapping[str, Known]) -> Iterator[tuple[str, str, Group]]:
             yield node, name, volumes[node].groups[name]
 
 
-_BY_HAND = "if the disk is lost, 'gnt-node repair-storage {node} lvm-vg {name}' repairs the group"
+_BY_HAND = "if the disk is lost, 'gnt-node repair-storage {node} " + _UNIT + " {name}' repairs the group"
 _TEXTS: dict[Event, tuple[Callable[..., None], str]] = {
     Event.LOST: (logging.warning, "physical volumes {missing} are missing; " + _BY_HAND),
     Event.GONE: (

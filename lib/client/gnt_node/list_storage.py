@@ -8,18 +8,11 @@ from ganeti.cli.command import AnyNumber, Command
 from ganeti.cli.parser import Options, Value
 from ganeti.client.gnt_node import storage
 from ganeti.opcodes import OpNodeQueryStorage
+from ganeti.params import units
 from ganeti.params.disk import UnitTypes
 
-_TITLES = {
-    "node": ("Node", False),
-    "type": ("Type", False),
-    "name": ("Name", False),
-    "size": ("Size", True),
-    "used": ("Used", True),
-    "free": ("Free", True),
-    "allocatable": ("Allocatable", False),
-}
-_MORE_TITLES = {"missing": ("Missing", False), "returned": ("Returned", False)}
+_TITLES = {**units.OWN_FIELDS, **units.FIELDS}
+_MORE_TITLES = {name: field for kind in units.TYPES.values() for name, field in kind.more.items()}
 STORAGE_TYPE = Value(
     "--storage-type", dest="user_storage_type", choices=list(UnitTypes()),
     text="Type of the storage units; default: that of the cluster's first disk template",

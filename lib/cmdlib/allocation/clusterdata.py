@@ -10,6 +10,7 @@ from ganeti import constants, params
 from ganeti.cmdlib.allocation.requests import DiskSpace, SharesMemory
 from ganeti.params import be, hv, nic, nodestate
 from ganeti.params import disk as disk_params
+from ganeti.params import units as unit_types
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -164,7 +165,7 @@ def _Space(storage: Any) -> dict[str, int]:
     """Return disk space and spindles; 0 for what a node does not know."""
     values = dict.fromkeys(("total_disk", "free_disk", "total_spindles", "free_spindles"), 0)
     for entry in storage or ():
-        what = "spindles" if entry["type"] == "lvm-pv" else "disk"
+        what = "spindles" if unit_types.Of(entry["type"]).spindles else "disk"
         for key, part in (("storage_size", "total"), ("storage_free", "free")):
             values[f"{part}_{what}"] = int(entry[key] or 0)
     return values

@@ -212,7 +212,7 @@ def CheckFreeSpace(lu: LogicalUnit, nodes: Sequence[str], needed: Mapping[str, i
     """Check that every node has room in every volume group; with exclusive storage spindles count instead."""
     if not needed:
         return
-    units = [("lvm-vg", vg) for vg in needed]
+    units = [(constants.ST_LVM_VG, vg) for vg in needed]
     for result in lu.rpc.call_node_info(list(nodes), units, None).values():
         result.Raise(f"Cannot get current information from node {result.node_name}", prereq=True)
         free = {entry["name"]: entry["storage_free"] for entry in result.payload[1]}
@@ -220,7 +220,7 @@ def CheckFreeSpace(lu: LogicalUnit, nodes: Sequence[str], needed: Mapping[str, i
             if not isinstance(free.get(vg), int):
                 raise errors.OpPrereqError(
                     f"Node {result.node_name} did not report the free space of volume group '{vg}'; is it there?"
-                    f" 'gnt-node list-storage --storage-type=lvm-vg {result.node_name}' lists its volume groups",
+                    f" 'gnt-node list-storage --storage-type={constants.ST_LVM_VG} {result.node_name}' lists its volume groups",
                     errors.ECODE_ENVIRON,
                 )
             if free[vg] < amount:

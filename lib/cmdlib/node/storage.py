@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -10,19 +10,10 @@ from ganeti import constants, errors, locking, objects, opcodes, runtime, watche
 from ganeti.cmdlib.base import Feedback, Filled, NoHooksLU
 from ganeti.cmdlib.common import ExpandNode, VolumesOf
 from ganeti.cmdlib.disk import mirrors
-from ganeti.params import disk
+from ganeti.params import disk, units
 from ganeti.utils.text import NiceSortKey
 
 _VOLUME_FIELDS = ("node", "phys", "vg", "name", "size", "instance", "health")
-_UNIT_FIELDS = ("node", "type", "name", "size", "used", "free", "allocatable")
-# The UUIDs of the physical volumes that are away, and the paths of those among them whose device is there again; nodes of older
-# releases reject both.
-MISSING, RETURNED = "missing", "returned"
-# What the caller knows by itself.
-_OWN_FIELDS = ("node", "type")
-LVM_PV, LVM_VG = "lvm-pv", "lvm-vg"
-_ALLOCATABLE = "allocatable"
-_FIX_CONSISTENCY = "fix-consistency"
 _NOBODY = "-"
 _PARTIAL = "partial"
 _LOOK_SECONDS = 60.0
@@ -57,12 +48,6 @@ def Health(volume: Mapping[str, Any]) -> str:
         return str(volume["health"])
     # An older node: LVM has no path for a device that is away.
     return "" if str(volume["dev"]).startswith("/") else _PARTIAL
-
-
-def StorageArguments(cluster: objects.Cluster, storage_type: str) -> list[Any]:
-    """Return a node's arguments besides the type: directories of file storage."""
-    fields = [disk.TEMPLATES[name].directory for name in disk.UnitTypes().get(storage_type, ())]
-    return [[getattr(cluster, field) for field in fields if field]] if any(fields) else []
 
 
 _NodesOp = TypeVar("_NodesOp", opcodes.OpNodeQueryvols, opcodes.OpNodeQueryStorage)
@@ -148,21 +133,20 @@ class LUNodeQueryStorage(_NodesLU[opcodes.OpNodeQueryStorage]):
         cluster = self.snapshot.cluster
         if self.op.storage_type is None:
             self.op.storage_type = disk.TEMPLATES[cluster.enabled_disk_templates[0]].storage_type
-        more = (MISSING, RETURNED) if self.op.storage_type == LVM_VG else ()
-        self._CheckFields((*_UNIT_FIELDS, *more))
+        self._CheckFields((*units.OWN_FIELDS, *units.TYPES[self.op.storage_type].fields))
         CheckStorageType(cluster, self.op.storage_type)
 
     def Exec(self, feedback: Feedback) -> list[list[Any]]:
-        kind = Filled(self.op.storage_type)
-        fields = ["name", *(name for name in self.op.output_fields if name not in ("name", *_OWN_FIELDS))]
+        kind = units.TYPES[Filled(self.op.storage_type)]
+        fields = [units.NAME, *(name for name in self.op.output_fields if name not in units.OWN_FIELDS)]
         fields = list(dict.fromkeys(fields))
-        arguments = StorageArguments(self.snapshot.cluster, kind)
+        arguments = kind.Arguments(self.snapshot.cluster)
         with self._Within():
-            results = self.rpc.call_storage_list(self._asked, kind, arguments, self.op.name, fields)
+            results = self.rpc.call_storage_list(self._asked, kind.name, arguments, self.op.name, fields)
         rows = []
-        for node, units in self._Answers(results):
-            for unit in sorted(units, key=lambda unit: NiceSortKey(str(unit[0]))):
-                facts = {**dict(zip(fields, unit, strict=True)), "node": node.name, "type": kind}
+        for node, found in self._Answers(results):
+            for unit in sorted(found, key=lambda unit: NiceSortKey(str(unit[0]))):
+                facts = {**dict(zip(fields, unit, strict=True)), "node": node.name, "type": kind.name}
                 rows.append([facts[name] for name in self.op.output_fields])
         return rows
 
@@ -178,6 +162,15 @@ class _UnitLU(NoHooksLU[_UnitOp]):
     def CheckArguments(self) -> None:
         if not self.op.name:
             raise errors.OpPrereqError("The name of the storage unit is missing", errors.ECODE_INVAL)
+        self._type = units.TYPES[self.op.storage_type]
+
+    def _CheckAble(self, what: str, able: Callable[[units.UnitType], object]) -> None:
+        """Raise OpPrereqError unless something can be done to units of this type."""
+        if not able(self._type):
+            others = ", ".join(name for name, kind in units.TYPES.items() if able(kind))
+            raise errors.OpPrereqError(
+                f"Storage units of type '{self._type.name}' cannot be {what}, only {others}", errors.ECODE_INVAL
+            )
 
     def ExpandNames(self) -> None:
         node = ExpandNode(self.snapshot, self.op.node_name, self.op.node_uuid)
@@ -189,45 +182,45 @@ class _UnitLU(NoHooksLU[_UnitOp]):
 
 
 class LUNodeModifyStorage(_UnitLU[opcodes.OpNodeModifyStorage]):
-    """Says whether new volumes may lie on a physical volume."""
+    """Changes a storage unit, such as whether new volumes may lie on a physical volume."""
 
     def CheckArguments(self) -> None:
         super().CheckArguments()
-        if self.op.storage_type != LVM_PV:
-            raise errors.OpPrereqError(
-                f"Storage units of type '{self.op.storage_type}' cannot be modified, only {LVM_PV}", errors.ECODE_INVAL
-            )
-        unknown = sorted(set(self.op.changes) - {_ALLOCATABLE})
+        self._CheckAble("modified", lambda kind: kind.changes)
+        known = self._type.changes
+        unknown = sorted(set(self.op.changes) - set(known))
         if unknown:
             raise errors.OpPrereqError(
-                f"The following fields cannot be modified for storage units of type '{LVM_PV}': {', '.join(unknown)}",
+                f"The following fields cannot be modified for storage units of type '{self._type.name}': {', '.join(unknown)}",
                 errors.ECODE_INVAL,
             )
-        if not isinstance(self.op.changes.get(_ALLOCATABLE, True), bool):
-            raise errors.OpPrereqError(f"{_ALLOCATABLE} must be true or false", errors.ECODE_INVAL)
+        for key, value in self.op.changes.items():
+            if not known[key].test(value):
+                raise errors.OpPrereqError(f"{key} must be {known[key].text}", errors.ECODE_INVAL)
 
     def Exec(self, feedback: Feedback) -> None:
-        arguments = StorageArguments(self.snapshot.cluster, self.op.storage_type)
+        arguments = self._type.Arguments(self.snapshot.cluster)
         self.rpc.call_storage_modify(
-            Filled(self.op.node_uuid), self.op.storage_type, arguments, Filled(self.op.name), self.op.changes
+            Filled(self.op.node_uuid), self._type.name, arguments, Filled(self.op.name), self.op.changes
         ).Raise(f"Failed to modify storage unit '{self.op.name}' on {self.op.node_name}")
 
 
 class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
-    """Remove the parts of a volume group that lie on missing disks.
+    """Remove what a storage unit has lost, such as the parts of a volume group that lie on missing disks.
 
-    Rejected unless every instance with a volume there has a good copy elsewhere (design 2.1).  Mirrors that have lost
+    Rejected unless every instance with a disk there has a good copy elsewhere (design 2.1).  Mirrors that have lost
     volumes open let go of them first, under the locks of their instances: LVM removes no volume that is open.
     """
 
     _partial: Set[str] = frozenset()
 
+    @property
+    def _unit(self) -> str:
+        return f"{self._type.text} '{self.op.name}' of node {self.op.node_name}"
+
     def CheckArguments(self) -> None:
         super().CheckArguments()
-        if self.op.storage_type != LVM_VG:
-            raise errors.OpPrereqError(
-                f"Storage units of type '{self.op.storage_type}' cannot be repaired, only {LVM_VG}", errors.ECODE_INVAL
-            )
+        self._CheckAble("repaired", lambda kind: units.FIX_CONSISTENCY in kind.operations)
 
     def ExpandNames(self) -> None:
         super().ExpandNames()
@@ -235,19 +228,19 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
         self.needed_locks[locking.LEVEL_INSTANCE] = sorted(inst.name for inst, _ in self._Mirrored())
 
     def _Mirrored(self) -> Iterator[tuple[objects.Instance, list[objects.Disk]]]:
-        """Return the instances with mirrored disks in the group, with these disks."""
+        """Return the instances with mirrored disks in the unit, with these disks."""
         internal = disk.With(mirror=disk.INTERNAL)
         for uuid, disks in self._Disks().items():
             if found := [dev for dev in disks if uuid is not None and dev.dev_type in internal]:
                 yield self.snapshot.instances[str(uuid)], found
 
     def _Disks(self) -> dict[str | None, list[objects.Disk]]:
-        """Return the disks with volumes in the group by the instance that has them."""
+        """Return the disks that lie in the unit by the instance that has them."""
         snapshot = self.snapshot
         disks: dict[str | None, list[objects.Disk]] = {}
         for uuid in snapshot.NodeDisks(Filled(self.op.node_uuid)):
             found = snapshot.disks[uuid]
-            if any(name.startswith(f"{self.op.name}/") for name in found.VolumeNames()):
+            if self._type.Holds(Filled(self.op.name), found):
                 disks.setdefault(snapshot.DiskOwner(uuid), []).append(found)
         return disks
 
@@ -256,20 +249,16 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
         strange = {inst.name for inst, _ in self._Mirrored()} - self.owned_locks(locking.LEVEL_INSTANCE)
         if strange:
             raise errors.OpPrereqError(
-                f"Volume group '{self.op.name}' of node {self.op.node_name}: mirrors of {', '.join(sorted(strange))} were put"
-                " there since this job was submitted",
+                f"{self._unit}: mirrors of {', '.join(sorted(strange))} were put there since this job was submitted",
                 errors.ECODE_STATE,
-                hint=f"use 'gnt-node repair-storage {self.op.node_name} {LVM_VG} {self.op.name}' again",
+                hint=f"use 'gnt-node repair-storage {self.op.node_name} {self._type.name} {self.op.name}' again",
             )
         if self.op.missing is not None:
             self._CheckMissing(self.op.missing)
-        problems = [*self._Problems(), *self._Strangers()]
+        problems = [*self._Problems(), *(self._Strangers() if self._type.volumes else ())]
         if not problems:
             return
-        text = (
-            f"Volume group '{self.op.name}' of node {self.op.node_name} may hold the only good copy of data:"
-            f" {'; '.join(problems[:20])}"
-        )
+        text = f"{self._unit} may hold the only good copy of data: {'; '.join(problems[:20])}"
         if not self.op.ignore_consistency:
             raise errors.OpPrereqError(
                 text,
@@ -282,21 +271,20 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
     def _CheckMissing(self, expected: Sequence[str]) -> None:
         """Raise OpPrereqError unless exactly these physical volumes are missing: the caller saw no others."""
         node_uuid = Filled(self.op.node_uuid)
-        fields = ["name", MISSING, RETURNED]
-        result = self.rpc.call_storage_list([node_uuid], LVM_VG, [], self.op.name, fields)[node_uuid]
+        fields = [units.NAME, units.MISSING, units.RETURNED]
+        result = self.rpc.call_storage_list([node_uuid], self._type.name, [], self.op.name, fields)[node_uuid]
         result.Raise(f"Cannot see what is missing on node {self.op.node_name}", prereq=True, ecode=errors.ECODE_ENVIRON)
         back = sorted(path for _, _, returned in result.payload for path in returned)
         if back:
             raise errors.OpPrereqError(
-                f"Volume group '{self.op.name}' of node {self.op.node_name} is left as it is: {', '.join(back)} is there again"
-                " but counts as missing",
+                f"{self._unit} is left as it is: {', '.join(back)} is there again but counts as missing",
                 errors.ECODE_STATE,
                 hint=f"'vgextend --restoremissing {self.op.name} {' '.join(back)}' on the node takes it back",
             )
         found = sorted(uuid for _, missing, _ in result.payload for uuid in missing)
         if found != sorted(expected):
             raise errors.OpPrereqError(
-                f"Volume group '{self.op.name}' of node {self.op.node_name} is left as it is: the physical volumes missing"
+                f"{self._unit} is left as it is: the physical volumes missing"
                 f" from it are {', '.join(found) or 'none'}, not {', '.join(sorted(expected)) or 'none'}",
                 errors.ECODE_STATE,
             )
@@ -320,7 +308,7 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
             yield f"volume {name}, which is partly or wholly on a missing disk, belongs to no instance"
 
     def _Problems(self) -> Iterator[str]:
-        """Return why losing what lies in the volume group would lose data."""
+        """Return why losing what lies in the unit would lose data."""
         snapshot, disks = self.snapshot, self._Disks()
         for found in disks.pop(None, []):
             yield f"disk {found.uuid} is attached to no instance, so that nobody can tell whether its copies are good"
@@ -355,7 +343,7 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
 
     def Exec(self, feedback: Feedback) -> None:
         feedback(f"Repairing storage unit '{self.op.name}' on {self.op.node_name} ...")
-        arguments = StorageArguments(self.snapshot.cluster, self.op.storage_type)
+        arguments = self._type.Arguments(self.snapshot.cluster)
         node_uuid, name = Filled(self.op.node_uuid), Filled(self.op.name)
         # Before anything is done: the watcher of another master must not have it done a second time.
         self._Record(watchedgroups.PENDING)
@@ -364,13 +352,14 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
                 for dev in disks:
                     if self._partial & set(dev.VolumeNames()):
                         self._LetGo(inst, dev)
-            result = self.rpc.call_storage_execute(node_uuid, self.op.storage_type, arguments, name, _FIX_CONSISTENCY)
+            result = self.rpc.call_storage_execute(node_uuid, self._type.name, arguments, name, units.FIX_CONSISTENCY)
             result.Raise(f"Failed to repair storage unit '{name}' on {self.op.node_name}")
         except errors.GenericError:
             self._Record(watchedgroups.FAILED)
             raise
         self._Record(watchedgroups.DONE)
-        self._SayWhatIsLost(node_uuid, name)
+        if self._type.volumes:
+            self._SayWhatIsLost(node_uuid, name)
 
     def _Record(self, state: str) -> None:
         """Write to the node's tags how far the watcher's repair is; one by a person ends what there was to say."""
@@ -400,8 +389,7 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
         self.LogInfo(f"Detaching {dev.iv_name} of instance {inst.name} from its lost volumes on {self.op.node_name}")
         result = self.rpc.call_blockdev_removechildren(node_uuid, (dev, inst), (dev.children, inst))
         result.Raise(
-            f"Volume group '{self.op.name}' of node {self.op.node_name} is left as it is: {dev.iv_name} of instance"
-            f" {inst.name} does not let go of its lost volumes"
+            f"{self._unit} is left as it is: {dev.iv_name} of instance {inst.name} does not let go of its lost volumes"
         )
 
     def _SayWhatIsLost(self, node_uuid: str, group: str) -> None:

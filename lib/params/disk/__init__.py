@@ -30,6 +30,7 @@ from ganeti.params.disk.base import (
 from ganeti.params.disk.files import File, Gluster, SharedFile
 from ganeti.params.disk.lvm import DEFAULT_DRBD_HELPER, Drbd, Plain
 from ganeti.params.disk.outside import BlockDevice, Diskless, Ext, Rbd
+from ganeti.params.units import TYPES
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -74,9 +75,12 @@ def With(**wanted: Any) -> frozenset[str]:
 
 
 def UnitTypes() -> dict[str, list[str]]:
-    """Return the types of storage units -> the templates whose disks lie in them."""
-    types = sorted({unit for template in TEMPLATES.values() for unit in template.units})
-    return {unit: [name for name, template in TEMPLATES.items() if unit in template.units] for unit in types}
+    """Return the types of storage units that nodes list -> the templates whose disks lie in them."""
+    return {
+        unit: [name for name, known in TEMPLATES.items() if unit in (known.storage_type, *known.unit_type.parts)]
+        for unit in sorted(TYPES)
+        if TYPES[unit].listed
+    }
 
 
 def StorageUnits(cluster: objects.Cluster, template: str | None = None) -> list[tuple[str, str]]:
@@ -85,12 +89,11 @@ def StorageUnits(cluster: objects.Cluster, template: str | None = None) -> list[
     Without a template, or with one that is not enabled, they are those of the first enabled template that has any.
     """
     enabled = cluster.enabled_disk_templates
-    keys = {"lvm-vg": cluster.volume_group_name, "file": cluster.file_storage_dir}
     for name in [template] if template is not None and template in enabled else enabled:
-        kind = TEMPLATES[name].storage_type
-        key = keys.get(kind)
+        kind = TEMPLATES[name].unit_type
+        key = getattr(cluster, kind.space) if kind.space else None
         if key:
-            return [(kind, key), ("lvm-pv", key)] if kind == "lvm-vg" else [(kind, key)]
+            return [(part, key) for part in (kind.name, *kind.parts)]
     return []
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ganeti import constants
 from ganeti.params.types import STRING, Check, Defaults, OneOf, Param, ValueProblems
+from ganeti.params.units import TYPES, UnitType
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -109,15 +110,11 @@ class DiskTemplate:
     # --- where the data lies ------------------------------------------------------------------------------------------
 
     storage_type: ClassVar[str]
-    """For questions about space."""
-    units: ClassVar[tuple[str, ...]] = ()
-    """Types of storage units that hold its disks."""
+    """The type of the storage units that hold its disks."""
     lvm: ClassVar[bool] = False
     volume: ClassVar[bool] = False
     """A disk is one logical volume: its identity is a volume group and a name."""
     file_based: ClassVar[bool] = False
-    directory: ClassVar[str | None] = None
-    """The cluster's field with the directory of its files."""
     listed_directory: ClassVar[bool] = False
     """Each node lists the directories that may be used."""
     verify_key: ClassVar[str | None] = None
@@ -167,6 +164,15 @@ class DiskTemplate:
     convertible_to: ClassVar[bool] = True
     exclusive_storage: ClassVar[bool] = False
     """Allowed with exclusive storage."""
+
+    @property
+    def unit_type(self) -> UnitType:
+        return TYPES[self.storage_type]
+
+    @property
+    def directory(self) -> str | None:
+        """The cluster's field with the directory of its files."""
+        return self.unit_type.directory
 
     @property
     def access(self) -> bool:

@@ -34,9 +34,7 @@ class _InDirectory(_Files):
 class File(_InDirectory):
     name = constants.DT_FILE
     text = "files on the primary node"
-    storage_type = "file"
-    units = ("file",)
-    directory = "file_storage_dir"
+    storage_type = constants.ST_FILE
     verify_key = "file-storage-path"
     copyable = True
     nodes = 1
@@ -45,9 +43,7 @@ class File(_InDirectory):
 class SharedFile(_InDirectory):
     name = constants.DT_SHARED_FILE
     text = "files in a directory that all nodes share"
-    storage_type = "sharedfile"
-    units = ("sharedfile",)
-    directory = "shared_file_storage_dir"
+    storage_type = constants.ST_SHARED_FILE
     verify_key = "shared-file-storage-path"
     mirror = EXTERNAL
     cached = False
@@ -66,9 +62,7 @@ class Gluster(_Files):
     )
     layers = ({key: key for key in params},)
     keys = frozenset([ACCESS])
-    storage_type = "gluster"
-    units = ("gluster",)
-    directory = "gluster_storage_dir"
+    storage_type = constants.ST_GLUSTER
     verify_key = "gluster-storage-path"
     mirror = EXTERNAL
     cached = False

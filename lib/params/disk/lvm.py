@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 DRBD_META_SIZE = 128  # MiB
 DEFAULT_DRBD_HELPER = "/bin/true"
 
-_UNITS = ("lvm-pv", "lvm-vg")
 _BARRIERS = re.compile("n|(?!.*(.).*\\1)[bdf]{1,3}")
 
 
@@ -54,8 +53,7 @@ class Plain(DiskTemplate):
     params = MakeTable(Param("stripes", INT, 1, "stripes of the volume", AtLeast(1), "2.6", required=True))
     layers = ({"stripes": "stripes"},)
     keys = frozenset(["adopt", "vg", "spindles"])
-    storage_type = "lvm-vg"
-    units = _UNITS
+    storage_type = constants.ST_LVM_VG
     lvm = volume = disk_state = True
     hook_names = ("VG", "ID")
     nodes = 1
@@ -126,8 +124,7 @@ class Drbd(DiskTemplate):
     )
     vg_param = "metavg"
     keys = frozenset(["vg", "metavg", "spindles"])
-    storage_type = "lvm-vg"
-    units = _UNITS
+    storage_type = constants.ST_LVM_VG
     lvm = helper = on_secondaries = True
     nodes = 2
     first = False

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Diskless(DiskTemplate):
     name = constants.DT_DISKLESS
     text = "no disks"
-    storage_type = "diskless"
+    storage_type = constants.ST_DISKLESS
     mirror = EXTERNAL
     has_disks = first = convertible_from = convertible_to = False
     exclusive_storage = True
@@ -37,7 +37,7 @@ class BlockDevice(DiskTemplate):
     name = constants.DT_BLOCK
     text = "existing block devices, named with adopt"
     keys = frozenset(["adopt"])
-    storage_type = "blockdev"
+    storage_type = constants.ST_BLOCK
     mirror = EXTERNAL
     cached = convertible_to = False
     adopts = ADOPT_DEVICE
@@ -56,7 +56,7 @@ class Rbd(DiskTemplate):
     params = MakeTable(Param("pool", STRING, "rbd", "RADOS pool", NAME_CHECK, "2.6", required=True), AccessParam("2.9"))
     layers = ({key: key for key in params},)
     keys = frozenset([ACCESS])
-    storage_type = "rados"
+    storage_type = constants.ST_RADOS
     mirror = EXTERNAL
     mapped = growable = True
 
@@ -75,7 +75,7 @@ class Ext(DiskTemplate):
     keys = frozenset([ACCESS, "provider"])
     provider = looked_after = mapped = True
     hook_names = ("PROVIDER", "ID")
-    storage_type = "ext"
+    storage_type = constants.ST_EXT
     mirror = EXTERNAL
     cached = False
     growable = grows_to_size = snapshots = True

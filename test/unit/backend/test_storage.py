@@ -99,8 +99,7 @@ class Tapes(units.Units):
     type = "tape"
 
     def Rows(self, arguments: Sequence[Any]) -> list[units.Row]:
-        return [{units.NAME: f"tape{n}", units.SIZE: 100.0, units.FREE: 60.0, units.USED: 40.0, units.ALLOCATABLE: True}
-                for n in (1, 2)]  # fmt: skip
+        return [{"name": f"tape{n}", "size": 100.0, "free": 60.0, "used": 40.0, "allocatable": True} for n in (1, 2)]
 
     def Space(self, name: str, exclusive: bool) -> units.Space:
         return 60, 100
@@ -114,7 +113,7 @@ class Tapes(units.Units):
 
 @pytest.mark.req("D21-STOR-02")
 def test_a_new_type_is_one_class_behind_the_same_procedures(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(units._UNITS, "tape", Tapes())
+    monkeypatch.setitem(units.UNITS, "tape", Tapes())
     assert node.Serve("storage_list", "tape", [], "tape2", ["name", "free"]) == [["tape2", 60.0]]
     [fact] = node.Serve("node_info", [["tape", "tape1", [False]]], [])[1]
     assert (fact["storage_free"], fact["storage_size"]) == (60, 100)

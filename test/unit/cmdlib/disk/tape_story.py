@@ -1,4 +1,4 @@
-"""The life of disks of template ``tape``; ``test_template`` starts it with ``-p support.tape``."""
+"""The life of disks of template ``tape`` and of the cellars that they lie in; ``test_template`` starts it with ``-p support.tape``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from support.master import Master
+from support.tape import CELLARS
 
 from ganeti import errors, objects, opcodes
+from ganeti.client.gnt_node import list_storage
 
 NEW = "new.example.org"
 
@@ -70,3 +72,40 @@ def test_what_it_cannot_do_is_refused(taped: Master) -> None:
         with pytest.raises(errors.OpPrereqError):
             taped.Run(op)
         assert taped.snapshot.serial_no == before
+
+
+def test_its_units_are_listed_and_changed(taped: Master) -> None:
+    fields = ["node", "type", "name", "free", "air"]
+    # It is the type of the cluster's first template.
+    rows = taped.Run(opcodes.OpNodeQueryStorage(output_fields=fields, nodes=["node2"]))
+    assert rows == [["node2.example.org", "cellar", name, 60.0, "dry"] for name in ("left", "right")]
+    assert "cellar" in (list_storage.STORAGE_TYPE.choices or ())
+    with pytest.raises(errors.OpPrereqError, match="Unknown output fields selected: air"):
+        taped.Run(opcodes.OpNodeQueryStorage(output_fields=["air"], storage_type="lvm-vg"))
+
+    def change(**changes: str) -> None:
+        op = opcodes.OpNodeModifyStorage(node_name="node1", storage_type="cellar", name="left", changes=changes)
+        taped.Run(op)
+
+    change(air="damp")
+    assert CELLARS.done == [("left", {"air": "damp"})]
+    for changes, problem in (({"air": "wet"}, "air must be .*damp"), ({"size": "1"}, "'cellar': size")):
+        with pytest.raises(errors.OpPrereqError, match=problem):
+            change(**changes)
+    assert len(CELLARS.done) == 1
+
+
+def test_a_unit_with_the_only_copy_is_not_repaired(taped: Master) -> None:
+    def repair(name: str, **values: bool) -> None:
+        op = opcodes.OpRepairNodeStorage(node_name="node1", storage_type="cellar", name=name, **values)
+        taped.Run(op)
+
+    CELLARS.done.clear()
+    _Create(taped)
+    with pytest.raises(errors.OpPrereqError, match=f"Cellar 'left' of node node1.*: {NEW} has disks on this node only"):
+        repair("left")
+    repair("right")
+    repair("left", ignore_consistency=True)
+    assert CELLARS.done == ["right", "left"]
+    # Nothing is asked about volumes, which cellars do not hold.
+    assert not {"node_volumes", "lv_list"}.intersection(taped[0].calls)

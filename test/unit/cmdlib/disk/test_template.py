@@ -1,4 +1,4 @@
-"""A new disk template is a name, an object and a driver: nothing else has to know of it."""
+"""A new disk template is a name, an object and a driver, a type of storage units likewise: nothing else has to know of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ALLOWED = (
 
 
 def test_a_made_up_template_lives_through_everything() -> None:
-    """The story runs in a process of its own, in which the template was there from the start."""
+    """The story runs in a process of its own, in which the template and its units were there from the start."""
     story = os.path.join(os.path.dirname(__file__), "tape_story.py")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "support.tape", "-p", "no:cacheprovider", story],
@@ -36,10 +36,11 @@ def test_a_made_up_template_lives_through_everything() -> None:
         check=False,
         timeout=400,
     )
-    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_nobody_else_tells_templates_apart_by_name() -> None:
+def _Named(pattern: str) -> set[str]:
+    """Return where in other files a pattern is found, and what."""
     found = []
     for folder, _, names in os.walk(os.path.join(TOP, "lib")):
         for name in names:
@@ -47,11 +48,23 @@ def test_nobody_else_tells_templates_apart_by_name() -> None:
             if name.endswith(".py") and not path.startswith(_ALLOWED):
                 with open(os.path.join(folder, name), encoding="utf-8") as stream:
                     text = stream.read()
-                found += [f"{path}: {known}" for known in re.findall(r"\bDT_[A-Z0-9_]+", text)]
+                found += [f"{path}: {known}" for known in re.findall(pattern, text)]
+    return set(found)
+
+
+def test_nobody_else_tells_templates_apart_by_name() -> None:
     # "diskless" is what an instance without disks has in tables and messages, "mixed" one with disks of several templates.
-    assert {line for line in found if not line.endswith(": DT_MIXED")} == {
+    assert {line for line in _Named(r"\bDT_[A-Z0-9_]+") if not line.endswith(": DT_MIXED")} == {
         "cmdlib/disk/generate.py: DT_DISKLESS",
         "htools/model/entities.py: DT_DISKLESS",
+    }
+
+
+def test_nobody_else_tells_types_of_storage_units_apart_by_name() -> None:
+    # The space of volume groups is looked at before a volume is made, and only volume groups are repaired without being asked.
+    assert _Named(r'\bST_[A-Z]\w+|"lvm-(?:pv|vg)"') == {
+        "cmdlib/disk/generate.py: ST_LVM_VG",
+        "watcher/volumerepair.py: ST_LVM_VG",
     }
 
 
