@@ -34,7 +34,7 @@ def DisconnectNet(disks: list[Dict]) -> None:
 
 
 def AttachNet(disks: list[Dict], multimaster: bool) -> None:
-    """drbd_attach_net: reconnect and wait; ``multimaster``: make this side writable too once both are complete."""
+    """drbd_attach_net: have links and wait; ``multimaster``: both sides may be open, this one is once both are complete."""
     mirrors = [_Mirror(disk) for disk in wire.Disks(disks)]
     for mirror in mirrors:
         mirror.AttachNet(multimaster)

@@ -303,7 +303,10 @@ class Mirror(BlockDev):
         raise NotImplementedError
 
     def AttachNet(self, multimaster: bool) -> None:
-        """Obey ``Peer()`` and begin to connect to the other side, without waiting; ``multimaster``: both may be open."""
+        """Obey ``Peer()`` and have a link to the other side, without waiting for it; ``multimaster``: both may be open.
+
+        A link that is there is kept if that can be changed on it: then no request of a user waits.
+        """
         raise NotImplementedError
 
     def Connection(self) -> MirrorState:

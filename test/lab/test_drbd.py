@@ -87,6 +87,10 @@ class Side:
             assert time.monotonic() < end, f"{self.machine.name} is {state}, not {wanted}"
             time.sleep(0.3)
 
+    def LinkChanges(self) -> int:
+        """Return how often the kernel noted that a link changed its state."""
+        return self.machine.Run("dmesg").stdout.count(" conn( ")
+
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def StartWriter(self) -> None:
@@ -169,6 +173,7 @@ def test_life_of_a_mirror(pair: Pair) -> None:
     one, two, switch = pair.one, pair.two, pair.switch
     _Creation(one, two)
     _Migration(one, two)
+    _MigrationByAnOlderMaster(one, two)
     _Growth(one, two)
     _LocalStorage(one, two)
     _CutAndHealed(one, two, pair, switch)
@@ -211,7 +216,24 @@ def _Creation(one: Side, two: Side) -> None:
 
 
 def _Migration(one: Side, two: Side) -> None:
-    """Both are primary for a while; nothing is acknowledged while they are not connected."""
+    """Both may be open for a while, on the link that is there: the writer does not wait."""
+    one.StartWriter()
+    changes = one.LinkChanges()
+    Together(*((side, ("drbd_attach_net", [[side.Disk()], True])) for side in (one, two)))
+    assert two.Wait(connected=True, primary=True).peer_role == "Primary"
+    one.WaitForWrites(len(one.Acknowledged()))
+    assert "(164)" in two.Fail("drbd_attach_net", [[two.Disk()], False])
+    two.Do(("blockdev_close", ["", [two.Disk()]]))
+    Together(*((side, ("drbd_attach_net", [[side.Disk()], False])) for side in (one, two)))
+    for side in (one, two):
+        assert "allow-two-primaries" not in side.machine.Run("drbdsetup", "show", "all").stdout
+    assert one.LinkChanges() == changes, "the link has stayed"
+    one.WaitForWrites(len(one.Acknowledged()))
+    one.StopWriter()
+
+
+def _MigrationByAnOlderMaster(one: Side, two: Side) -> None:
+    """As release 3.1 does it: the link is dropped, and nothing is acknowledged while the sides are not connected."""
     one.StartWriter()
     Together(*((side, ("drbd_disconnect_net", [[side.Disk()]])) for side in (one, two)))
     assert one.Wait(standalone=True).frozen

@@ -51,6 +51,7 @@ class Device:
     link: str = "StandAlone"
     ends: tuple[str, str] | None = None
     secret: str = ""
+    protocol: str = "C"
     two_primaries: bool = False
     discard: bool = False
     options: dict[str, str] = field(default_factory=dict)
@@ -85,6 +86,8 @@ class Links:
         self.machines: list[StandInDrbd] = []
         self.hold = False
         self.generations = itertools.count(1)
+        # Whether modules can be told of new options of a link that is up; those of 8.3 cannot.
+        self.tells_options = True
         self._cut = False
 
     def Cut(self) -> None:
@@ -134,7 +137,8 @@ class Links:
     def _Shake(self, one: Device, two: Device) -> None:
         both_primary = one.role == two.role == "Primary"
         direction = _Compare(one, two)
-        refused = one.secret != two.secret or (both_primary and not (one.two_primaries and two.two_primaries))
+        refused = one.secret != two.secret or one.two_primaries != two.two_primaries or one.protocol != two.protocol
+        refused = refused or (both_primary and not one.two_primaries)
         if direction is None and one.discard != two.discard:
             direction = -1 if one.discard else 1
         if refused or direction is None:
@@ -269,7 +273,7 @@ class StandInDrbd:
 
     def _Line(self, device: Device) -> str:
         peer_disk = device.peer_disk if device.link not in ("StandAlone", "WFConnection") else self._Guess(device)
-        protocol = "" if device.link == "StandAlone" else "C"
+        protocol = "" if device.link == "StandAlone" else device.protocol
         states = f"cs:{device.link} ro:{device.role}/{self._links.RoleOfPeer(device)} ds:{device.disk}/{peer_disk}"
         counts = f"ns:0 nr:0 dw:0 dr:0 al:8 bm:0 lo:0 pe:0 ua:0 ap:{device.pending} ep:1 wo:f oos:0"
         return f" {device.minor}: {states} {protocol} {'s' if device.frozen else 'r'}-----\n    {counts}\n"
@@ -391,9 +395,13 @@ class StandInDrbd:
         device = next(found for found in self.devices.values() if found.resource == names[0])
         if device.link != "StandAlone":
             raise _Refused(f"{names[0]}: Failure: (125) Device has a net-config (use disconnect first)")
+        if device.freezes and options["protocol"] == "A":
+            raise _Refused(
+                f"{names[0]}: Failure: (154) Fencing policy resource-and-stonith only with prot B or C allowed"
+            )
         if device.role == "Primary" and options.get("discard-my-data") == "yes":
             raise _Refused(f"{names[0]}: Failure: (123) --discard-my-data not allowed when primary.")
-        device.ends = names[1], names[2]
+        device.ends, device.protocol = (names[1], names[2]), options["protocol"]
         device.secret = options.get("shared-secret", "")
         device.two_primaries = options.get("allow-two-primaries") == "yes"
         device.discard = options.get("discard-my-data") == "yes"
@@ -401,17 +409,40 @@ class StandInDrbd:
 
     def _DoDisconnect(self, names: list[str], options: dict[str, str]) -> None:
         assert options == {"force": "yes"}, "an orderly end of a link lets the primary go on alone"
-        device = next((found for found in self.devices.values() if found.ends == tuple(names)), None)
-        if device is None or device.link == "StandAlone":
-            raise _Refused(
-                "??: Failure: (162) Invalid configuration request\nadditional info from kernel:\nunknown connection"
-            )
+        device = self._LinkAt(names)
         if device.link == "WFConnection":
             device.link = "StandAlone"
         else:
             self._links.Drop(device)
             self.Lose(device, "StandAlone")
         device.ends = None
+
+    def _LinkAt(self, names: list[str]) -> Device:
+        """Return the device whose link has these ends; the kernel forgets a link that becomes StandAlone."""
+        device = next((found for found in self.devices.values() if found.ends == tuple(names)), None)
+        if device is None or device.link == "StandAlone":
+            raise _Refused(
+                "??: Failure: (162) Invalid configuration request\nadditional info from kernel:\nunknown connection"
+            )
+        return device
+
+    def _DoNetOptions(self, names: list[str], options: dict[str, str]) -> None:
+        device = self._LinkAt(names)
+        two = options.get("allow-two-primaries", "yes" if device.two_primaries else "no") == "yes"
+        protocol = options.get("protocol", device.protocol)
+        connected = device.link != "WFConnection"
+        if connected and not self._links.tells_options and two != device.two_primaries:
+            raise _Refused("??: Failure: (163) Protocol version 100 or greater is required to change this")
+        if not two and device.role == self._links.RoleOfPeer(device) == "Primary":
+            raise _Refused(
+                "??: Failure: (164) Can not clear allow_two_primaries as long as\nthere a primaries on both sides"
+            )
+        if two and protocol != "C":
+            raise _Refused("??: Failure: (139) Protocol C required")
+        if device.freezes and protocol == "A":
+            raise _Refused("??: Failure: (154) Fencing policy resource-and-stonith only with prot B or C allowed")
+        for side in (device, self._links.PeerOf(device)) if connected else (device,):
+            side.two_primaries, side.protocol = two, protocol
 
     def _DoPrimary(self, names: list[str], options: dict[str, str]) -> None:
         device = self._At(names[0])
@@ -538,6 +569,7 @@ def _Shown(device: Device) -> str:
     lines = [f"resource {device.resource} {{", "    options {", "    }"]
     if device.ends:
         two = ["        allow-two-primaries\tyes;"] if device.two_primaries else []
+        two += [] if device.protocol == "C" else [f"        protocol        \t{device.protocol};"]
         local, remote = (end.replace(":", " ", 1) for end in device.ends)
         lines += [
             "    net {",

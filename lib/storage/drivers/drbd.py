@@ -298,15 +298,15 @@ class Drbd(Mirror):
 
     def AttachNet(self, multimaster: bool) -> None:
         drbdtools.Refresh()
-        state = self._Known()
-        if not state.standalone:
-            raise errors.BlockDeviceError(f"{self}: is connected ({state.connection}); disconnect it first")
+        self._Path()
+        self._CheckLink()
         if self._Ends() is None:
             raise errors.BlockDeviceError(f"{self}: the addresses of its link are not known")
         with self.Obeying():
             # With a new other side the record of the old one is gone.
             self._FollowNow()
-            self._Connect(multimaster)
+            if not self._Permit(multimaster):
+                self._Connect(multimaster)
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -421,20 +421,47 @@ class Drbd(Mirror):
         for argv in commands:
             drbdtools.Act(argv, f"{self}: its local storage cannot be attached")
 
+    def _Permit(self, two_primaries: bool) -> bool:
+        """Change on the link whether both sides may be open; return whether there is a link."""
+        if self._Fresh().standalone:
+            return False
+        if drbdtools.Syntax().CHANGES_LINK:
+            try:
+                argv = drbdtools.Syntax().Permit(self._Link(two_primaries))
+                drbdtools.Act(argv, f"{self}: cannot be changed while it is connected")
+            except errors.BlockDeviceError as err:
+                # The other side may have refused the link since the look.
+                if self._Fresh().standalone:
+                    return False
+                if drbdtools.OLD_PEER not in str(err):
+                    raise
+            else:
+                return True
+        config = self._Config()
+        if config is not None and config.two_primaries == two_primaries:
+            return True
+        self._CutOff()
+        return False
+
     def _Connect(self, two_primaries: bool) -> None:
+        drbdtools.Act(
+            drbdtools.Syntax().Connect(self._Minor(), self._Link(two_primaries)), f"{self}: cannot be connected"
+        )
+
+    def _Link(self, two_primaries: bool) -> drbdtools.Link:
+        """Return how the sides are to be connected."""
         ends = self._Ends()
         assert ends is not None
         secret = self.unique_id[5] if len(self.unique_id) > 5 else None
-        link = drbdtools.Link(
+        return drbdtools.Link(
             *ends,
-            protocol="C" if two_primaries else self.disk.params.get("protocol", "C"),
+            protocol="C" if two_primaries else self._Protocol(),
             secret=secret,
             two_primaries=two_primaries,
             # The record has chosen already which side's data goes.  An open side has none to give up if it is served.
             discard_own=self.Peer() == constants.PEER_AHEAD and not self._IsServed(self._Fresh()),
             custom=tuple(self._Custom("net-custom")),
         )
-        drbdtools.Act(drbdtools.Syntax().Connect(self._Minor(), link), f"{self}: cannot be connected")
 
     @staticmethod
     def _IsServed(state: Minor) -> bool:
@@ -546,11 +573,14 @@ class Drbd(Mirror):
     def _Policy(self) -> str | None:
         """Return the policy on a lost link; None where it is left alone."""
         peer = self.Peer()
-        return (
-            None
-            if self._IsCustom("--fencing") or peer is None or not drbdtools.Syntax().CHANGES_FENCING
-            else _FENCING[peer]
-        )
+        if self._IsCustom("--fencing") or peer is None or not drbdtools.Syntax().CHANGES_FENCING:
+            return None
+        # The module does not connect with both, and who chose protocol A does not count on each write being there twice.
+        return drbdtools.GO_ALONE if self._Protocol() == "A" else _FENCING[peer]
+
+    def _Protocol(self) -> str:
+        """Return when a write counts as done: A (it is sent), B (it has arrived) or C (it is on both disks)."""
+        return str(self.disk.params.get("protocol") or "C")
 
     def _Custom(self, name: str) -> list[str]:
         try:

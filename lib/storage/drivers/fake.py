@@ -223,8 +223,6 @@ class FakeMirror(FakeDevice, Mirror):
         self._Note(link="standalone")
 
     def AttachNet(self, multimaster: bool) -> None:
-        if self.State().get("link") == "connected":
-            raise errors.BlockDeviceError(f"{self}: is connected; disconnect it first")
         self.Follow()
         self._Note(link="connected")
 

@@ -48,6 +48,8 @@ FREEZE, GO_ALONE = "resource-and-stonith", "dont-care"
 ALREADY_PAUSED, ALREADY_RUNS = "(134)", "(135)"
 # "secondary": somebody has the device open.
 HELD_OPEN = "(-12)"
+# "net-options": the other side has a module of 8.3, which cannot change its link.
+OLD_PEER = "(163)"
 
 _DYNAMIC = ("c-plan-ahead", "c-fill-target", "c-delay-target", "c-max-rate", "c-min-rate")
 
@@ -371,8 +373,10 @@ def _Dev(minor: int) -> str:
 class Syntax84:
     """Command lines for modules of version 8.4."""
 
-    # The policy on a lost link can be changed while the device is in use.
+    # The policy on a lost link can be changed while the device is in use, and whether both sides may be open while they
+    # are connected.
     CHANGES_FENCING: ClassVar[bool] = True
+    CHANGES_LINK: ClassVar[bool] = True
 
     @staticmethod
     def Show() -> Argv:
@@ -431,6 +435,12 @@ class Syntax84:
         return [*words, *link.custom]
 
     @staticmethod
+    def Permit(link: Link) -> Argv:
+        """Return the command that changes on a link, connected or not, whether both sides may be open."""
+        words = ["drbdsetup", "net-options", str(link.local), str(link.remote), f"--protocol={link.protocol}"]
+        return [*words, f"--allow-two-primaries={'yes' if link.two_primaries else 'no'}"]
+
+    @staticmethod
     def Disconnect(_minor: int, local: Address, remote: Address) -> Argv:
         """Return the command that drops the link at once: an orderly end would let a primary go on alone."""
         return ["drbdsetup", "disconnect", str(local), str(remote), "--force=yes"]
@@ -453,6 +463,7 @@ class Syntax83(Syntax84):
     """Command lines for modules of version 8.3; the resource is the device."""
 
     CHANGES_FENCING: ClassVar[bool] = False
+    CHANGES_LINK: ClassVar[bool] = False
 
     @staticmethod
     def MakeMeta(minor: int, meta: str) -> Argv:

@@ -391,6 +391,27 @@ class DisconnectingLetsThePrimaryGoOn(_Bug):
     driver = _Graceful
 
 
+class _Permissive(MirrorHalf):
+    def _Permit(self, half: Half, dual: bool) -> None:
+        if dual:
+            super()._Permit(half, dual)
+
+
+class PermissionIsNotWithdrawn(_Bug):
+    """After a migration both halves may still be open."""
+
+    driver = _Permissive
+
+
+class _Contented(MirrorHalf):
+    def _Permit(self, half: Half, dual: bool) -> None:
+        """A half that has a link is connected: what more could be wanted?"""
+
+
+class ConnectedIsTakenForPermitted(_Bug):
+    driver = _Contented
+
+
 class _Keeping(MirrorHalf):
     def _AssembleNow(self) -> None:
         super()._AssembleNow()

@@ -151,7 +151,9 @@ class MirrorHalf(SimulatedDisk, Mirror):
         self._FollowNow()
         if self._Other() is None:
             return
-        if half.link != STANDALONE and half.other is not self._Other():
+        # A migration that was cut off leaves it permitted that both halves are open.
+        leftover = half.dual and half.link == CONNECTING
+        if half.link != STANDALONE and (leftover or half.other is not self._Other()):
             half = self._Command("disconnect")
             half.Leave()
         if half.link == STANDALONE:
@@ -325,12 +327,20 @@ class MirrorHalf(SimulatedDisk, Mirror):
         self._Command("disconnect").Leave()
 
     def AttachNet(self, multimaster: bool) -> None:
+        if HalfHere().link != STANDALONE and HalfHere().other is not self._Other():
+            raise errors.BlockDeviceError(f"{HalfHere()} is linked elsewhere")
         with self.Obeying():
-            half = self._Command("connect")
-            if half.link != STANDALONE:
-                raise errors.BlockDeviceError(f"{half} is connected")
             self._FollowNow()
-            self._Connect(half, multimaster)
+            half = self._Command("net-options")
+            if half.link == STANDALONE:
+                half = self._Command("connect")
+                self._Connect(half, multimaster)
+            else:
+                self._Permit(half, multimaster)
+
+    def _Permit(self, half: Half, dual: bool) -> None:
+        if not half.Permit(dual):
+            raise errors.BlockDeviceError(f"{half} and its other side are open")
 
     def NeedsActivation(self) -> bool:
         half = HalfHere()

@@ -14,6 +14,7 @@ _MOMENTS = (
     "commit", "committed", "commit", "committed", "drbd_follow on", "answer of drbd_follow", "drbd_states on",
     "answer of drbd_states", "drbd_views on", "answer of drbd_views", "blockdev_assemble on", "answer of blockdev_assemble", "drbdsetup primary",
     "drbdsetup resume-io", "drbdsetup outdate", "drbdsetup connect", "drbdsetup secondary", "drbdsetup disconnect",
+    "drbdsetup net-options",
     "blockdev_create on", "blockdev_removechildren on", "blockdev_addchildren on", "blockdev_rename on",
     "blockdev_remove on", "answer of blockdev_remove", "drbd_disconnect_net on", "drbdsetup attach", "drbdsetup detach",
     "instance_start on", "instance_shutdown on", "instance_migrate on", "drbd_attach_net on", "blockdev_shutdown on",

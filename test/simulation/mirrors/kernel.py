@@ -181,6 +181,17 @@ class Half:
             # The other half may be newer.
             self.disk = CONSISTENT
 
+    def Permit(self, dual: bool) -> bool:
+        """Change on the link whether both halves may be open, as ``net-options`` does; the other one is told if it is there."""
+        other = self.other
+        linked = self.link == CONNECTED and other.link == CONNECTED and self.faces
+        if not dual and linked and self.primary and other.primary:
+            return False
+        self.dual = dual
+        if linked and self.kernel.IsUp(self):
+            other.dual = dual
+        return True
+
     def Leave(self) -> None:
         """Disconnect at once, as ``disconnect --force`` does; the other half notices if the link is there."""
         if self.link == CONNECTED:
@@ -405,7 +416,7 @@ class Kernel(GuestDisk):
         for half in (first, second):
             half.Notice()
         source = self._Judge(first, second)
-        refused = first.primary and second.primary and not (first.dual and second.dual)
+        refused = first.dual != second.dual or (first.primary and second.primary and not first.dual)
         if source is not None:
             overwrites = source.other.primary and source.other.disk == UPTODATE
             refused = refused or source.disk == INCONSISTENT or overwrites

@@ -42,7 +42,7 @@ _EXCHANGING = (
     "answer of blockdev_rename", "blockdev_addchildren on", "drbdsetup attach", "answer of blockdev_addchildren",
 )  # fmt: skip
 _MOVING = (
-    "drbd_disconnect_net on", "answer of drbd_disconnect_net", "drbd_attach_net on", "answer of drbd_attach_net",
+    "drbdsetup net-options", "drbdsetup primary", "drbd_attach_net on", "answer of drbd_attach_net",
     "drbd_wait_sync on", "accept_instance on", "blockdev_close on", "instance_migrate on",
 )  # fmt: skip
 
@@ -62,7 +62,7 @@ class MirrorParts(Parts):
 def _AttachNet(disks: list[dict[str, Any]], multimaster: bool) -> None:
     """As on the node; but of two calls that are made at once, and here one after the other, only the last one can wait."""
     half = HalfHere()
-    if half.other.link == STANDALONE and half.link == STANDALONE:
+    if half.link != CONNECTED and (half.other.link == STANDALONE or half.other.dual != multimaster):
         for disk in wire.Disks(disks):
             tree.FindOrFail(disk).AttachNet(multimaster)  # type: ignore[attr-defined]
         return
@@ -320,10 +320,25 @@ class People:
         return self._Run(opcodes.OpInstanceActivateDisks(instance_name=NAME, behind=self.secondary.name))
 
     def Migrate(self) -> str:
+        struck, able = len(self.struck.told), self._MayMigrate()
         self.moving = True
         error = self._Run(opcodes.OpInstanceMigrate(instance_name=NAME))
         self.moving = bool(error)
+        if len(self.struck.told) == struck:
+            if error and able:
+                raise Violation(f"nothing was in the way of the migration: {error}")
+            if not error and any(half.dual for half in self.kernel.halves):
+                raise Violation(f"both halves may be open after the migration: {self.kernel.halves}")
         return error
+
+    def _MayMigrate(self) -> bool:
+        """Whether all is well, and nobody will notice that it is not."""
+        nodes = self.cluster.cfg.Snapshot().nodes
+        return self._IsWell() and all(
+            half.host.noded and self.world.Reaches("m", half.host.name) and self.kernel.IsUp(half)
+            and not (half.pv or half.slipped or nodes[self.cluster.Uuid(half.host.name)].offline)
+            for half in self.kernel.halves
+        )  # fmt: skip
 
     def Stop(self) -> str:
         return self._Run(opcodes.OpInstanceShutdown(instance_name=NAME, timeout=0))
@@ -478,7 +493,7 @@ class People:
         return [self.Cut, self.Wait, heal, self.world.rng.choice((cut, cut, self.HealLink)), self.LosePrimary]
 
     def MoveAndLose(self) -> list[Callable[[], str]]:
-        """The primary's machine dies while the mirror is taken apart for a migration."""
+        """The primary's machine dies while both halves are opened, or one is closed again, for a migration."""
         struck = self.struck
         self._Strike(_MOVING, self._LoseNow, self._LoseNow, struck.KillMaster, struck.CutLink)
         return [self.Migrate, self.LosePrimary, self.Return]

@@ -138,22 +138,6 @@ def test_removed_without_its_children(mirror: Pair) -> None:
     assert one.drbd.devices == {}
 
 
-def test_nothing_is_written_while_a_migration_connects_anew(mirror: Pair) -> None:
-    one, two = mirror.one, mirror.two
-    one.Do("drbd_disconnect_net", [one.Disk()])
-    assert one.State() == ("StandAlone", "Primary", "UpToDate", True)
-    assert two.State() == ("WFConnection", "Secondary", "UpToDate", False)
-    assert one.Do("drbd_needs_activation", [one.Disk()]) == [one.Disk().uuid]
-    two.Do("drbd_disconnect_net", [two.Disk()])
-    two.Do("drbd_disconnect_net", [two.Disk()])
-    # The other side comes a moment later.
-    mirror.one.machine.StartProcess(lambda: backend.Handlers()["drbd_attach_net"](
-        [one.Disk().ToDict(runtime=True)], True), "attach")  # fmt: skip
-    two.Do("drbd_attach_net", [two.Disk()], True)
-    assert (one.State(), two.State()) == (("Connected", "Primary", "UpToDate", False),) * 2
-    one.Fail(r"is connected \(Connected\); disconnect it first", "drbd_attach_net", [one.Disk()], False)
-
-
 def test_opening_needs_the_other_side(mirror: Pair) -> None:
     one, two = mirror.one, mirror.two
     two.Fail("is open on the other node", "blockdev_open", "", [two.Disk()], True)
@@ -600,22 +584,6 @@ def test_a_primary_without_a_link_has_its_data(mirror: Pair) -> None:
     assert (status["ldisk_status"], status["is_degraded"]) == (1, True)
 
 
-def test_two_open_sides_are_not_permitted_longer_than_a_migration(mirror: Pair) -> None:
-    one, two = mirror.one, mirror.two
-    for side in (one, two):
-        side.Do("drbd_disconnect_net", [side.Disk()])
-    one.machine.StartProcess(lambda: backend.Handlers()["drbd_attach_net"](
-        [one.Disk().ToDict(runtime=True)], True), "attach")  # fmt: skip
-    two.Do("drbd_attach_net", [two.Disk()], True)
-    one.Assemble(one.Disk())
-    assert one.device.two_primaries and one.State()[0] == "Connected", "a migration is not disturbed"
-    two.drbd.LosePower()
-    one.Assemble(one.Disk())
-    assert one.State() == ("WFConnection", "Primary", "UpToDate", True) and not one.device.two_primaries
-    two.Assemble(two.Disk())
-    assert one.State() == ("Connected", "Primary", "UpToDate", False)
-
-
 def test_a_device_that_cannot_be_understood_hides_no_other_one(mirror: Pair) -> None:
     one = mirror.one
     known = one.machine.Call(runtime.ReadText, "/proc/drbd", 1 << 20)
@@ -646,19 +614,6 @@ def test_a_side_without_a_disk_obeys_as_far_as_it_can(mirror: Pair) -> None:
     one.Do("blockdev_removechildren", one.Disk(), list(one.Disk().children))
     one.Do("drbd_follow", [one.Disk("counts")])
     assert one.device.disk == "Diskless"
-
-
-def test_two_open_sides_always_have_the_same_data(mirror: Pair) -> None:
-    """Protocol A would let a guest that has just arrived read what was there before its last writes."""
-    one, two = mirror.one, mirror.two
-    for side in (one, two):
-        side.Do("drbd_disconnect_net", [side.Disk()])
-    one.machine.StartProcess(lambda: backend.Handlers()["drbd_attach_net"](
-        [one.Disk(protocol="A").ToDict(runtime=True)], True), "attach")  # fmt: skip
-    two.Do("drbd_attach_net", [two.Disk(protocol="A")], True)
-    for side in (one, two):
-        connect = [argv for argv in side.drbd.runs if argv[1] == "connect"][-1]
-        assert {"--protocol=C", "--allow-two-primaries=yes"} <= set(connect)
 
 
 def test_requests_of_a_side_that_was_left_behind_do_not_reach_its_disk(mirror: Pair) -> None:

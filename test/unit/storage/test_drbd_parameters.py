@@ -116,3 +116,21 @@ def test_mirrors_that_do_not_connect_are_described(pair: Pair) -> None:
         [one.Disk()],
         False,
     )
+
+
+def test_protocol_a_is_connected_without_freezing(pair: Pair) -> None:
+    """The module refuses it with the policy that freezes."""
+    one = pair.one
+    disk = one.Disk(protocol="A")
+    for side in (one, pair.two):
+        side.Create(side is one, side.Disk(protocol="A"))
+    assert one.State() == ("Connected", "Primary", "UpToDate", False) and one.device.protocol == "A"
+    for side in (one, pair.two):
+        side.Do("drbd_attach_net", [side.Disk(protocol="A")], True)
+    pair.two.Do("blockdev_close", "", [pair.two.Disk(protocol="A")])
+    one.Do("drbd_attach_net", [disk], False)
+    assert one.device.protocol == "A" and not one.device.two_primaries
+    # The parameter was changed: from the next connection on.
+    one.Do("drbd_follow", [one.Disk()])
+    one.Do("drbd_attach_net", [one.Disk()], False)
+    assert one.device.protocol == "C" and one.device.freezes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,10 @@ def test_commands_of_8_4() -> None:
     )
     assert SECRET not in repr(link)
     assert not any(word.startswith("--after-sb") for word in Syntax84.Connect(3, link))
+    ends = "ipv6:[fd00::1]:1 ipv6:[fd00::2]:1"
+    assert " ".join(Syntax84.Permit(link)) == f"drbdsetup net-options {ends} --protocol=C --allow-two-primaries=yes"
+    alone = dataclasses.replace(link, two_primaries=False, protocol="B")
+    assert " ".join(Syntax84.Permit(alone)) == f"drbdsetup net-options {ends} --protocol=B --allow-two-primaries=no"
     assert " ".join(Syntax84.Disconnect(3, *V4)) == (
         "drbdsetup disconnect ipv4:10.0.0.1:11000 ipv4:10.0.0.2:11000 --force=yes"
     )
@@ -168,6 +173,7 @@ def test_commands_of_8_3() -> None:
     assert Syntax83.MakeMeta(3, "m") == ["drbdmeta", "--force", "/dev/drbd3", "v08", "m", "0", "create-md"]
     assert Syntax83.Resize(3, 72) == ["drbdsetup", "/dev/drbd3", "resize", "-s", "72m"]
     assert Syntax83.Disconnect(3, *V4) == ["drbdsetup", "/dev/drbd3", "disconnect", "--force"]
+    assert not Syntax83.CHANGES_LINK, "there is no command for that"
     assert Syntax83.Down(3) == ["drbdsetup", "/dev/drbd3", "down"]
 
 

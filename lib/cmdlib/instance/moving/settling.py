@@ -169,12 +169,6 @@ class Settler(Tasklet):
         """Bring the mirrors back to one writer."""
         self._feedback("* changing disks into single-master mode")
         try:
-            self._WaitUntilSync()
-        except errors.OpExecError:
-            # Disks that are not connected cannot be waited for; they are connected next.
-            pass
-        try:
-            self._Disconnect()
             self._Attach(dual=False)
             self._WaitUntilSync()
         except errors.OpExecError as err:
@@ -193,7 +187,6 @@ class Settler(Tasklet):
         if self.mirror == disk_params.INTERNAL:
             self._feedback("* changing disks into dual-master mode")
             self._Close(self.target_uuid)
-            self._Disconnect()
             self._Attach(dual=True)
             self._WaitUntilSync()
         self._Open(self._pair, exclusive=False)
@@ -214,12 +207,8 @@ class Settler(Tasklet):
             result = self.rpc.call_blockdev_open(node_uuid, "", self._Argument(), exclusive)
             self._RaiseUnsettled(result, f"Cannot open the instance's disks on node {result.node_name}")
 
-    def _Disconnect(self) -> None:
-        self._feedback("* changing into standalone mode")
-        for result in self.rpc.call_drbd_disconnect_net(self._pair, self._Argument()).values():
-            result.Raise(f"Cannot disconnect disks on node {result.node_name}")
-
     def _Attach(self, dual: bool) -> None:
+        """Connect the sides, and say whether both may be open; a link that is there is kept if DRBD can do that on it."""
         for result in self.rpc.call_drbd_attach_net(self._pair, self._Argument(), dual).values():
             result.Raise(f"Cannot connect disks on node {result.node_name}")
 

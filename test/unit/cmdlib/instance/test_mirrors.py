@@ -147,8 +147,11 @@ def test_life_of_an_instance(three: Master) -> None:
     three.Run(opcodes.OpInstanceGrowDisk(instance_name=WEB, disk=0, amount=256, wait_for_sync=True))
     assert [machine.devices[0].size for machine in mirrors.machines[:2]] == [1280, 1280]
 
+    before = [machine.Count("disconnect") + machine.Count("connect") for machine in mirrors.machines]
     three.Run(opcodes.OpInstanceMigrate(instance_name=WEB, mode="live"))
     assert mirrors.States() == [[SECONDARY] * 2, [PRIMARY] * 2, []]
+    assert before == [machine.Count("disconnect") + machine.Count("connect") for machine in mirrors.machines]
+    assert not any(device.two_primaries for machine in mirrors.machines for device in machine.devices.values())
 
     for mode in ("replace_on_secondary", "replace_on_primary"):
         three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode=mode, disks=[0, 1]))
