@@ -258,6 +258,32 @@ def mirror_link_cut(stage: Stage) -> None:
     _Link(stage, lambda _, secondary: stage.cluster.links.CutOff(secondary.name), True)
 
 
+def _WaitForLoss(stage: Stage, name: str, node: Node) -> None:
+    """Wait until the sides on this node have noticed that their links are lost."""
+    end = time.monotonic() + _SYNC_SECONDS
+    minors = {minor for side, minor in Minors(stage, name) if side is node}
+    while any(Mirrors(node)[minor].connection == "Connected" for minor in minors):
+        assert time.monotonic() < end, f"{node.name} does not notice that the link is lost"
+        time.sleep(0.1)
+
+
+def mirror_link_cut_often(stage: Stage) -> None:
+    """The link is cut twenty times under the guest, and healed as soon as that is noticed; it writes again each time."""
+    primary, secondary = Pair(stage)
+    with stage.Instance("drbd", primary, secondary) as name:
+        WaitForSync(stage, name)
+        with stage.Writing(name, secondary) as writer:
+            for _ in range(20):
+                stage.cluster.links.CutOff(secondary.name)
+                _WaitForLoss(stage, name, primary)
+                stage.say(f"         {Mirrors(primary)}")
+                stage.cluster.links.Heal()
+                writer.WaitFor()
+                WaitForSync(stage, name)
+            MoveAndCheck(stage, name, secondary)
+            writer.WaitFor()
+
+
 def mirror_link_one_way(stage: Stage) -> None:
     """The primary hears the secondary, and not the other way round."""
     _Link(stage, lambda primary, secondary: stage.cluster.links.Cut(primary.name, secondary.name), True)
