@@ -28,19 +28,28 @@ HOST_KEY = "/etc/ssh/ssh_host_rsa_key"
 USER_KEY = "/root/.ssh/id_rsa"
 AUTHORIZED = "/root/.ssh/authorized_keys"
 # The keys of the calling node, which has a directory of its own, and none of this machine's; names as the nodes know them.
+# All that ssh looks for by itself, unless the command names one.
 _SSH = """#!/bin/sh
+keys= named=
 for word; do
-  case $word in root@*) address=$(awk -v name="${{word#root@}}" '$2 == name {{ print $1 }}' "$GANETI_ROOTDIR/../hosts") ;; esac
+  case $word in
+    root@*) address=$(awk -v name="${{word#root@}}" '$2 == name {{ print $1 }}' "$GANETI_ROOTDIR/../hosts") ;;
+    -oIdentityFile=*) named=1 ;;
+  esac
 done
-exec {ssh} -F none -oIdentitiesOnly=yes -oIdentityFile="$GANETI_ROOTDIR{key}" -oHostName="$address" "$@"
+[ "$named" ] || for kind in rsa ecdsa ed25519 dsa; do
+  key="$GANETI_ROOTDIR{folder}/id_$kind"
+  [ ! -e "$key" ] || keys="$keys -oIdentityFile=$key"
+done
+exec {ssh} -F none -oIdentitiesOnly=yes $keys -oHostName="$address" "$@"
 """
 
 
 def WriteClient(folder: str) -> str:
-    """An ``ssh`` for the PATH of nodes that logs in with the key of the node that calls it; returns the folder."""
+    """An ``ssh`` for the PATH of nodes that logs in with the keys of the node that calls it; returns the folder."""
     program = shutil.which("ssh")
     assert program
-    WriteProgram(os.path.join(folder, "ssh"), _SSH.format(ssh=program, key=USER_KEY))
+    WriteProgram(os.path.join(folder, "ssh"), _SSH.format(ssh=program, folder=os.path.dirname(USER_KEY)))
     return folder
 
 
@@ -71,7 +80,8 @@ class _Login(asyncssh.SSHServer):
 class SshServer:
     """Serves until Close.  ``path``: where programs are looked for.  ``commands``: what was run, in order.
 
-    ``broken``: a word; commands that contain it fail with what the shell says in its place.
+    ``broken``: a word; commands that contain it fail with what the shell says in its place.  ``rejected``: a pattern of types
+    of keys that the daemon's own settings do not allow, as ``PubkeyAcceptedAlgorithms``.
     """
 
     def __init__(self, node: VirtualNode, address: str, path: str):
@@ -79,6 +89,7 @@ class SshServer:
         self._path = path
         self.commands: list[str] = []
         self.broken: dict[str, str] = {}
+        self.rejected = ""
         MakeKey(node.Path(HOST_KEY))
         self._loop = asyncio.new_event_loop()
         self._socket = socket.create_server((address, PORT))
@@ -123,6 +134,7 @@ class SshServer:
                 server_factory=lambda: _Login(self.node),
                 process_factory=self._Command,
                 encoding=None,
+                signature_algs=f"-{self.rejected}" if self.rejected else (),
             )
             await connection.wait_closed()
         except (asyncssh.Error, OSError):

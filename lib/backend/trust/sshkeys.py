@@ -83,6 +83,17 @@ class Others:
             raise errors.SshUpdateError(f"SSH keys of node {name} could not be changed: {Reason(result)}")
         return result.stdout
 
+    def TryKey(self, name: str, path: str) -> None:
+        """Log in to a node with this private key and no other; SshUpdateError."""
+        argv = ssh.BuildCommand(name, "true", self.cluster_name, SshPort(name), key_file=path)
+        result = runtime.RunCmd(argv, timeout=_TIMEOUT)
+        if result.failed:
+            raise errors.SshUpdateError(
+                f"Node {name} does not let the new key {path} of this node in: {Reason(result)}; where the SSH daemon there"
+                " does not accept keys of this type and length (PubkeyAcceptedAlgorithms, RequiredRSASize), allow them"
+                " or choose others with --ssh-key-type and --ssh-key-bits"
+            )
+
 
 def _TakeKeys(known: dict[str, list[str]], uuid: str, name: str) -> list[str]:
     """Return a node's keys; those filed under its name while it joined are now filed under its uuid."""

@@ -5,6 +5,7 @@
     make     each node: id_rsa_new beside id_rsa
     record   ganeti_pub_keys of every possible candidate has old and new keys of each node
     accept   authorized_keys of every node has old and new keys of candidates
+    try      the master logs in to each node with its new key alone
     use      id_rsa_new becomes id_rsa; on the master last
     withdraw authorized_keys has new keys only
     forget   ganeti_pub_keys has new keys only; on the master last
@@ -73,7 +74,7 @@ class _Renewal:
 
     def Run(self, bits: int) -> Failures:
         make = functools.partial(self._Make, bits)
-        for step in (make, self._Record, self._Accept, self._Use, self._Withdraw, self._Forget):
+        for step in (make, self._Record, self._Accept, self._Try, self._Use, self._Withdraw, self._Forget):
             # A node that is not listed yet is a failure before the first one: it would be left behind.
             if self._others.failures:
                 break
@@ -181,6 +182,12 @@ class _Renewal:
         ssh.AuthorizeKeys(_AllOf(entering))
         if entering:
             self._Each(lambda row: self._others.Change(row.name, authorized_keys=["add", entering]))
+
+    def _Try(self) -> None:
+        """Log in with the new key: an SSH daemon that accepts none of its type or length would be out of reach afterwards."""
+        if self._own:
+            path = ssh.UserKeyFiles(self._kind, _NEW_SUFFIX)[0]
+            self._Each(lambda row: self._others.TryKey(row.name, path))
 
     def _Use(self) -> None:
         """Put each node's new key in the place of the old one."""

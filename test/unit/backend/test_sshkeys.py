@@ -220,6 +220,26 @@ def test_keys_are_replaced_only_after_every_node_accepts_the_new_ones(cluster: C
         assert cluster.Problems(number) == []
 
 
+def test_no_key_is_replaced_by_one_that_the_ssh_daemon_of_a_node_does_not_accept(cluster: Cluster) -> None:
+    """As ecdsa keys, or rsa keys of 1024 bits, by its own settings; the key before stays the one that everybody uses."""
+    program = cluster.base / "bin" / "ssh"
+    only = f"-oIdentityFile={ssh.UserKeyFiles('ecdsa', '_new')[0]} "
+    program.write_text(
+        program.read_text().replace(
+            "for command;",
+            f"case \"$host $*\" in {NAMES[1]}*'{only}'*) echo Permission denied >&2; exit 255;; esac; for command;",
+        )
+    )
+    ((name, text),) = Renew("ecdsa", 256)
+    assert name == NAMES[1] and f"does not let the new key {only.partition('=')[2]}of this node in: Permission" in text
+    assert "choose others with --ssh-key-type" in text
+    for number in (1, 2, 3):
+        assert {key(1), key(2)} <= set(cluster.Authorized(number))
+        assert key(number) in cluster.Known(1)[UUIDS[number - 1]]
+        with cluster.nodes[number - 1]:
+            assert ssh.ReadUserKey("ecdsa") == "" and ssh.ReadUserKey("rsa") == key(number)
+
+
 def test_a_node_that_goes_down_in_between_keeps_what_it_needs(cluster: Cluster) -> None:
     """It falls silent when a step has begun; whatever key it has then, its old one or the new one, lets it in."""
     program = cluster.base / "bin" / "ssh"
