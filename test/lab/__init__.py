@@ -5,7 +5,7 @@
     run       the command: stories by name, or a cluster to look around in (test/lab/run --help)
     stories   what is done to a cluster, and what must be true afterwards
     stage     what stories share: instances, power, whether volumes, mirrors and the configuration agree
-    writes    whether each write that a guest was promised is on its disk; inside/writer.py is the guest
+    writes    whether each write that a guest was promised is on its disk; inside/writer.py and guest.asm are guests
     cluster   nodes with this tree installed, joined by gnt-cluster init and gnt-node add
     site      machines with an SSH daemon that are in no cluster: virtual, or light
     readme    what the README's commands install

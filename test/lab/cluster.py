@@ -12,13 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from lab.files import Fetch, Install, NodeFiles
+from lab.files import Fetch, Install, MakeGuestDisk, NodeFiles
 from lab.machine import Done, Machine, MakeDisk, MakeStateDisk
 from lab.switch import Switch
 
 NAME = "cluster"
 GROUP = "xenvg"
 OS = "tests+default"
+# Its disk boots inside/guest.asm.
+OS_OF_WRITER = "tests+writer"
 NETWORK = "10.77.0"
 _MIRROR_NETWORK = "10.78.0"
 _MEMORY = 768
@@ -27,8 +29,17 @@ _DISKS = 2
 _COMMAND_SECONDS = 900.0
 # A volume group for a cluster has at least 20 GiB; the files are sparse.
 _DISK_MIB = 11264
-_OS_FILES = {"ganeti_api_version": "20\n", "variants.list": "default\n", "parameters.list": ""}
+_OS_FOLDER = "/srv/ganeti/os/tests"
 _OS_SCRIPTS = ("create", "import", "export", "rename", "verify")
+_OS_FILES = {
+    "ganeti_api_version": "20\n",
+    "variants.list": "default\nwriter\n",
+    "parameters.list": "",
+    **dict.fromkeys(_OS_SCRIPTS, "#!/bin/sh\nexit 0\n"),
+    "create": f"""#!/bin/sh
+[ "$OS_VARIANT" != writer ] || exec dd if={_OS_FOLDER}/disk of="$DISK_0_PATH" bs=1M oflag=direct status=none
+""",
+}
 # Instances may be as small as the nodes are.
 _SMALL = ["--specs-mem-size=min=16,max=1024,std=64", "--specs-disk-size=min=8,max=2048,std=64"]
 _SMALL += ["--specs-nic-count=min=0,max=1,std=0", "--specs-disk-count=min=0,max=4,std=1"]
@@ -210,15 +221,28 @@ def MakeGroup(node: Node) -> None:
 
 def InstallAll(folder: Path) -> Path:
     Install(folder)
-    where = folder / "srv" / "ganeti" / "os" / OS.partition("+")[0]
+    where = Path(f"{folder}{_OS_FOLDER}")
     where.mkdir(parents=True)
-    for name, text in {**_OS_FILES, **dict.fromkeys(_OS_SCRIPTS, "#!/bin/sh\nexit 0\n")}.items():
+    for name, text in _OS_FILES.items():
         (where / name).write_text(text, encoding="ascii")
         (where / name).chmod(0o755)
+    MakeGuestDisk(where / "disk")
     keys = folder / "etc" / "ssh"
     keys.mkdir(parents=True)
     subprocess.run(["ssh-keygen", "-q", "-t", "rsa", "-N", "", "-f", str(keys / "ssh_host_rsa_key")], check=True)
     return folder
 
 
-__all__ = ["DAEMONS", "GROUP", "NAME", "NETWORK", "OS", "InstallAll", "LabCluster", "Machines", "MakeGroup", "Node"]
+__all__ = [
+    "DAEMONS",
+    "GROUP",
+    "NAME",
+    "NETWORK",
+    "OS",
+    "OS_OF_WRITER",
+    "InstallAll",
+    "LabCluster",
+    "Machines",
+    "MakeGroup",
+    "Node",
+]

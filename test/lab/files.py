@@ -24,6 +24,9 @@ PACKAGES = ("drbd-utils", "openssh-server", "openssh-sftp-server", "libwrap0")
 
 COMPILED = {"PYTHONPYCACHEPREFIX": "/srv/compiled"}
 
+# Of a disk with inside/guest.asm: what is on it is zero before.
+GUEST_DISK_MIB = 16
+
 # What a node takes of the machine's memory, QEMU's own needs included.
 NODE_MIB = 1280
 
@@ -49,7 +52,7 @@ def Lack(nodes: int) -> str:
     """Return why so many nodes cannot run on this machine, an empty text if they can."""
     if os.geteuid() != 0:
         return "it must be run as root, because the nodes share the system of this machine"
-    for program in (QEMU, "mke2fs", "ssh-keygen"):
+    for program in (QEMU, "mke2fs", "nasm", "ssh-keygen"):
         if shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
             return f"{program} is missing; tools/run-tests installs it"
     found = re.search(r"^MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
@@ -117,6 +120,14 @@ def Compile(folder: Path) -> Path:
     argv = [sys.executable, "-m", "compileall", "-q", "-j", "0", f"{TREE}/ganeti", f"{TREE}/test/support"]
     subprocess.run(argv, env={**os.environ, "PYTHONPYCACHEPREFIX": prefix}, check=True)
     return folder
+
+
+def MakeGuestDisk(path: Path) -> Path:
+    """Make a disk that boots ``inside/guest.asm``."""
+    source = Path(__file__).parent / "inside" / "guest.asm"
+    subprocess.run(["nasm", "-f", "bin", "-o", str(path), str(source)], check=True)
+    os.truncate(path, GUEST_DISK_MIB << 20)
+    return path
 
 
 def _Make(maker: Any, work: Path, files: NodeFiles, init: bytes) -> None:

@@ -69,22 +69,27 @@ class Stage(Teller[LabCluster]):
     """A cluster for stories about disks."""
 
     @contextlib.contextmanager
-    def Instance(self, template: str, *nodes: Node, size: int = 64, disks: int = 1) -> Iterator[str]:
-        """Make a running instance; remove it afterwards, and check that nothing is left of it."""
+    def Instance(
+        self, template: str, *nodes: Node, size: int = 64, disks: int = 1, options: Sequence[str] = ("-o", OS)
+    ) -> Iterator[str]:
+        """Make a running instance; remove it afterwards, and check that nothing is left of it.
+
+        ``options``: its OS, and what else it is to have.
+        """
         name = f"inst{next(self.cluster.numbers)}"
-        options = [word for number in range(disks) for word in ("--disk", f"{number}:size={size}m")]
-        options += ["-n", ":".join(node.name for node in nodes), "-t", template, "-o", OS, "--no-nics"]
+        words = [word for number in range(disks) for word in ("--disk", f"{number}:size={size}m")]
+        words += ["-n", ":".join(node.name for node in nodes), "-t", template, *options, "--no-nics"]
         # Stories wait themselves, and need not sleep for as long as the node expects a sync to take.
-        options += ["--no-wait-for-sync"] if template == "drbd" else []
-        self.Gnt("instance", "add", *options, "-B", "memory=64", name)
+        words += ["--no-wait-for-sync"] if template == "drbd" else []
+        self.Gnt("instance", "add", *words, "-B", "memory=64", name)
         yield name
         self.Gnt("instance", "remove", "-f", name)
         self.CheckAgreement()
 
     @contextlib.contextmanager
-    def Writing(self, instance: str, node: Node) -> Iterator[Writer]:
+    def Writing(self, instance: str, node: Node, kind: type[Writer] = Writer) -> Iterator[Writer]:
         """A guest writes meanwhile; afterwards every acknowledged write is on ``node``, where the instance runs."""
-        with Writer(self.cluster, instance) as writer:
+        with kind(self.cluster, instance) as writer:
             writer.WaitFor()
             yield writer
         self.CheckWrites(writer, node)

@@ -24,7 +24,7 @@ ALWAYS = ("mirror_primary_dies", "mirror_migrate")
 # Too long for a run of all tests: a machine boots or daemons start in their middle, or there are many repetitions.
 BY_HAND = ("mirror_migrate_often", "mirror_secondary_dies", "mirror_both_die")
 # All stories that begin like this, too.
-BY_HAND_PREFIXES = ("group_", "interrupted_")
+BY_HAND_PREFIXES = ("group_", "interrupted_", "nested_")
 # Of machines that become a cluster: played on light machines.  In virtual ones, and by the README's own commands, they are
 # told by hand: gnt-cluster init and gnt-node add take a minute each there.
 ON_SITE = "setup_a_cluster"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
-from support.lab import TREE
+from support.lab import QEMU, TREE
 from support.programs import Load
 
+from lab.files import MakeGuestDisk
 from lab.writes import Judge
 
 writer = Load(TREE / "test" / "lab" / "inside" / "writer.py")
@@ -18,11 +20,11 @@ def test_every_place_is_judged_by_its_last_acknowledged_write() -> None:
     assert Judge(0, acknowledged, {0: (0, 9), 4096: (0, 2)}) == []
     assert Judge(0, acknowledged, {0: (0, 12), 4096: (0, 2)}) == [], "12 was written, and nobody heard of it"
     [lost] = Judge(0, acknowledged, {0: (0, 1), 4096: (0, 2)})
-    assert "write 9 of node 0 is lost, 1 of node 0 is there" in lost
+    assert "write 9 of writer 0 is lost, 1 of writer 0 is there" in lost
     [lost] = Judge(0, acknowledged, {0: (0, 9), 4096: None})
-    assert "write 2 of node 0 is not there" in lost
+    assert "write 2 of writer 0 is not there" in lost
     [lost] = Judge(0, acknowledged, {0: (1, 9), 4096: (0, 2)})
-    assert "9 of node 1" in lost
+    assert "9 of writer 1" in lost
 
 
 def test_half_a_block_and_another_ones_block_do_not_count() -> None:
@@ -52,3 +54,39 @@ def test_a_guest_runs_where_its_record_says_so(tmp_path: Path) -> None:
     for text, runs in (("0\n64\n1\n", True), ("0\n64\n1\nsent\n", False), ("0\n64\n1\narriving\n", False)):
         (tmp_path / "inst1").write_text(text, encoding="ascii")
         assert writer.Runs("inst1", records) is runs
+
+
+def test_a_guest_in_qemu_says_what_it_has_written(tmp_path: Path) -> None:
+    disk = MakeGuestDisk(tmp_path / "disk")
+    said = [number for _ in range(2) for number in _NumbersOfOneStart(disk)]
+    assert said == [start << 24 | number for start in (1, 2) for number in range(1, 31)]
+    acknowledged = [(number, writer.SectorOffset(number)) for number in said]
+    for start in (1, 2):
+        assert Judge(start, _OfStart(acknowledged, start), _Found(disk, acknowledged)) == []
+    number, offset = acknowledged[-1]
+    with open(disk, "r+b") as stream:
+        stream.seek(offset + writer.SECTOR // 2)
+        stream.write(bytes(writer.SECTOR // 2))
+    [lost] = Judge(2, _OfStart(acknowledged, 2), _Found(disk, acknowledged))
+    assert f"write {number} of writer 2 is not there" in lost
+
+
+def _NumbersOfOneStart(disk: Path) -> list[int]:
+    """Start QEMU, and end it by force after thirty writes."""
+    argv = [QEMU, "-accel", "tcg", "-m", "64", "-vga", "none", "-net", "none", "-display", "none", "-monitor", "none"]
+    argv += ["-drive", f"file={disk},format=raw,if=virtio", "-serial", "stdio"]
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            return [int(process.stdout.readline(), 16) for _ in range(30)]
+        finally:
+            process.kill()
+
+
+def _OfStart(acknowledged: list[tuple[int, int]], start: int) -> list[tuple[int, int]]:
+    return [(number, offset) for number, offset in acknowledged if number >> writer.START == start]
+
+
+def _Found(disk: Path, acknowledged: list[tuple[int, int]]) -> dict[int, tuple[int, int] | None]:
+    data = disk.read_bytes()
+    return {offset: writer.ParseSector(offset, data[offset : offset + writer.SECTOR]) for _, offset in acknowledged}

@@ -2,18 +2,24 @@
 
     writer.py write LABEL INSTANCE NODE COUNT FIRST     node NODE of COUNT (from 0); the first number to use
     writer.py read LABEL DEVICE < OFFSETS               print "OFFSET NODE NUMBER" for each; "OFFSET bad" otherwise
+    writer.py record LABEL INSTANCE                     the guest is ``guest.asm`` in QEMU: report what its console says
+    writer.py sectors LABEL DEVICE < OFFSETS            print "OFFSET START NUMBER" for each; "OFFSET bad" otherwise
 
 Each acknowledged write is reported outside the node (the port ``writes``) as "LABEL NUMBER OFFSET" before the next one
-begins.  Blocks of different nodes never share a place, and a number is used once: what is read can be judged without
-knowing in which order two nodes wrote.
+begins.  Blocks of different nodes, or of different starts of ``guest.asm``, never share a place, and a number is used
+once: what is read can be judged without knowing in which order two nodes wrote.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
+import re
+import socket
 import sys
 import time
+from collections.abc import Callable
 
 BLOCK = 4096
 # So many places over the whole disk are written again and again.
@@ -21,6 +27,12 @@ PLACES = 1024
 PAUSE = 0.02
 RECORDS = "/run/ganeti/fake-hypervisor"
 LINKS = "/run/ganeti/instance-disks"
+CONSOLES = "/run/ganeti/kvm-hypervisor/ctrl"
+# Of guest.asm: a number has the start in its highest byte; each start has so many sectors for itself.
+SECTOR = 512
+START = 24
+SECTORS_OF_START = 2048
+_NUMBER = re.compile(rb"[0-9a-f]{8}\n")
 
 
 def Content(label: str, node: int, number: int, offset: int) -> bytes:
@@ -101,20 +113,54 @@ def _Port() -> str:
     raise SystemExit("writer: there is no port")
 
 
-def Read(label: str, device: str) -> None:
+def Read(device: str, size: int, parse: Callable[[int, bytes], tuple[int, int] | None]) -> None:
     memory = Buffer()
     handle = os.open(device, os.O_RDONLY | os.O_DIRECT)
     for line in sys.stdin:
         offset = int(line)
-        got = os.preadv(handle, [memory], offset)
-        found = Parse(label, offset, memory[:got])
-        print(offset, *(found or ("bad",)))
+        got = os.preadv(handle, [memoryview(memory)[:size]], offset)
+        print(offset, *(parse(offset, memory[:got]) or ("bad",)))
     os.close(handle)
+
+
+# --- a guest in QEMU ------------------------------------------------------------------------------------------------------
+
+
+def SectorOffset(number: int) -> int:
+    """Return the offset of a write of ``guest.asm``."""
+    return ((number >> START) * SECTORS_OF_START + number % SECTORS_OF_START) * SECTOR
+
+
+def ParseSector(offset: int, sector: bytes) -> tuple[int, int] | None:
+    """Return start and number of a sector that is written as a whole and belongs to this place."""
+    number = int.from_bytes(sector[:4], "little")
+    if sector != sector[:4] * (SECTOR // 4) or SectorOffset(number) != offset:
+        return None
+    return number >> START, number
+
+
+def Record(label: str, instance: str) -> None:
+    report = os.open(_Port(), os.O_WRONLY)
+    while True:
+        # The guest is not here, or has left.
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as console:
+            console.connect(f"{CONSOLES}/{instance}.serial")
+            with console.makefile("rb") as stream:
+                for line in stream:
+                    # A guest may leave in the middle of a number: its end, said elsewhere, is none.
+                    if _NUMBER.fullmatch(line):
+                        number = int(line, 16)
+                        os.write(report, f"{label} {number} {SectorOffset(number)}\n".encode())
+        time.sleep(PAUSE)
 
 
 if __name__ == "__main__":
     what, name, target, *rest = sys.argv[1:]
     if what == "write":
         Write(name, target, *map(int, rest))
+    elif what == "read":
+        Read(target, BLOCK, lambda offset, block: Parse(name, offset, block))
+    elif what == "record":
+        Record(name, target)
     else:
-        Read(name, target)
+        Read(target, SECTOR, ParseSector)

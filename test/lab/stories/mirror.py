@@ -9,6 +9,7 @@ from typing import Any
 from lab.cluster import Node
 from lab.stage import Mirrors, Stage
 from lab.stories import Needs
+from lab.writes import Writer
 
 _SYNC_SECONDS = 300.0
 
@@ -74,6 +75,21 @@ def MoveAndCheck(stage: Stage, name: str, node: Node) -> None:
     stage.Gnt("instance", "failover", "-f", name)
     assert stage.Primary(name) is node
     CheckOnePrimary(stage, name)
+
+
+def LosePrimary(stage: Stage, name: str, primary: Node, writer: Writer) -> None:
+    """Take the primary's power away and fail over; then let it come back, and the instance return to it."""
+    secondary = stage.Other(primary)
+    stage.PowerOff(primary)
+    stage.Gnt("node", "modify", "--offline", "yes", primary.name)
+    stage.Gnt("instance", "failover", "-f", name)
+    writer.WaitFor()
+    stage.CheckWrites(writer, secondary)
+    stage.PowerOn(primary, writer)
+    stage.Gnt("node", "modify", "--force", "--offline", "no", primary.name)
+    stage.Gnt("instance", "activate-disks", name)
+    MoveAndCheck(stage, name, primary)
+    writer.WaitFor()
 
 
 # --- ordinary days --------------------------------------------------------------------------------------------------------
@@ -190,16 +206,7 @@ def mirror_primary_dies(stage: Stage) -> None:
     with stage.Instance("drbd", primary, secondary) as name:
         WaitForSync(stage, name)
         with stage.Writing(name, primary) as writer:
-            stage.PowerOff(primary)
-            stage.Gnt("node", "modify", "--offline", "yes", primary.name)
-            stage.Gnt("instance", "failover", "-f", name)
-            writer.WaitFor()
-            stage.CheckWrites(writer, secondary)
-            stage.PowerOn(primary, writer)
-            stage.Gnt("node", "modify", "--force", "--offline", "no", primary.name)
-            stage.Gnt("instance", "activate-disks", name)
-            MoveAndCheck(stage, name, primary)
-            writer.WaitFor()
+            LosePrimary(stage, name, primary, writer)
 
 
 def mirror_secondary_dies(stage: Stage) -> None:
