@@ -163,12 +163,17 @@ def ExpandAndLockInstance(lu: LogicalUnit) -> objects.Instance:
     return instance
 
 
+def Removed(kind: str, name: str) -> errors.OpPrereqError:
+    """Return what to raise if an object was removed before its lock was held."""
+    return errors.OpPrereqError(
+        f"{kind} '{name}' was removed or renamed while this job waited for its lock", errors.ECODE_NOENT
+    )
+
+
 def StillThere(found: T | None, kind: str, name: str) -> T:
     """Return what a look-up found once the lock is held; raise OpPrereqError if the object was removed before that."""
     if found is None:
-        raise errors.OpPrereqError(
-            f"{kind} '{name}' was removed or renamed while this job waited for its lock", errors.ECODE_NOENT
-        )
+        raise Removed(kind, name)
     return found
 
 

@@ -8,7 +8,16 @@ from typing import Any, TypeVar
 
 from ganeti import constants, errors, locking, network, objects, opcodes
 from ganeti.cmdlib.base import HTYPE_NETWORK, Feedback, LogicalUnit
-from ganeti.cmdlib.common import CheckName, CheckNoProblems, ExpandGroup, ExpandNetwork, Invalid, StillThere, StoreNew
+from ganeti.cmdlib.common import (
+    CheckName,
+    CheckNoProblems,
+    ExpandGroup,
+    ExpandNetwork,
+    Invalid,
+    Removed,
+    StillThere,
+    StoreNew,
+)
 from ganeti.cmdlib.group.life import GroupInstances, LockedGroup
 from ganeti.cmdlib.hookenv import NetworkEnv
 from ganeti.config.values import NormalizeMACPrefix
@@ -72,7 +81,6 @@ class LUNetworkAdd(LogicalUnit[opcodes.OpNetworkAdd]):
 
     HTYPE = HTYPE_NETWORK
     REQ_BGL = False
-    CHANGES_NODES = False
 
     def CheckArguments(self) -> None:
         self._values = _CheckValues(self.op, clears=False)
@@ -151,7 +159,6 @@ class _NetworkLU(LogicalUnit[_NetworkOp]):
 
     HTYPE = HTYPE_NETWORK
     REQ_BGL = False
-    CHANGES_NODES = False
 
     def ExpandNames(self) -> None:
         found = ExpandNetwork(self.snapshot, self.op.network_name)
@@ -162,18 +169,16 @@ class _NetworkLU(LogicalUnit[_NetworkOp]):
         master = [self.snapshot.cluster.master_node]
         return (master, master)
 
+    def LostLock(self, level: int, err: errors.LockError) -> errors.GenericError:
+        return Removed("Network", self._name)
+
     def CheckPrereq(self) -> None:
-        self._network = _LockedNetwork(self)
+        # Under its lock nobody can have removed it.
+        self._network = self.snapshot.networks[self._uuid]
 
     def _Groups(self) -> list[objects.NodeGroup]:
         """Return the groups it is connected to."""
         return [group for group in self.snapshot.nodegroups.values() if self._uuid in group.networks]
-
-
-def _LockedNetwork(lu: Any) -> objects.Network:
-    """Return the network as it is now, under its lock or that of a group it is connected to."""
-    found: objects.Network | None = lu.snapshot.networks.get(lu._uuid)
-    return StillThere(found, "Network", lu._name)
 
 
 class LUNetworkRemove(_NetworkLU[opcodes.OpNetworkRemove]):
@@ -189,7 +194,6 @@ class LUNetworkRemove(_NetworkLU[opcodes.OpNetworkRemove]):
         return {"NETWORK_NAME": self._name}
 
     def CheckPrereq(self) -> None:
-        super().CheckPrereq()
         groups = NiceSort(group.name for group in self._Groups())
         if groups:
             raise errors.OpPrereqError(
@@ -239,8 +243,6 @@ class LUNetworkSetParams(_NetworkLU[opcodes.OpNetworkSetParams]):
 
     def CheckPrereq(self) -> None:
         super().CheckPrereq()
-        # Addresses that no other job is given before the change is stored.
-        self._held: list[str] = []
         try:
             self._CheckAddresses(network.AddressPool(self._network))
         except errors.AddressPoolError as err:
@@ -262,7 +264,7 @@ class LUNetworkSetParams(_NetworkLU[opcodes.OpNetworkSetParams]):
             self._Hold(gateway)
 
     def _Hold(self, address: str) -> None:
-        """Take an address for this job until the change is stored; OpPrereqError if another job has been given it."""
+        """Keep other jobs from being given an address until this one ends; OpPrereqError if one has been given it."""
         try:
             self.cfg.ReserveIp(self._uuid, address, self.ec_id)
         except errors.ReservationError as err:
@@ -271,7 +273,6 @@ class LUNetworkSetParams(_NetworkLU[opcodes.OpNetworkSetParams]):
                 errors.ECODE_NOTUNIQUE,
                 hint=f"name another address, or look with 'gnt-network info {self._name}' who has it when that job has ended",
             ) from err
-        self._held.append(address)
 
     def Exec(self, feedback: Feedback) -> None:
         # The bits that instances hold change without this lock: the configuration keeps its own of them.
@@ -282,14 +283,10 @@ class LUNetworkSetParams(_NetworkLU[opcodes.OpNetworkSetParams]):
             self._Reserve(pool, address)
         for address in self.op.remove_reserved_ips or ():
             self._Unreserve(pool, address)
-        changed = pool.Network().Replace(**self._values)
         try:
-            network.AddressPool(changed).Validate()
-            self.cfg.Update(changed, self.ec_id)
+            self.cfg.Update(pool.Network().Replace(**self._values), self.ec_id)
         except errors.AddressPoolError as err:
             raise errors.OpExecError(f"Network {self._name} cannot be changed like that: {err}") from err
-        for address in self._held:
-            self.cfg.ReleaseIp(self._uuid, address, self.ec_id)
 
     def _MoveGateway(self, pool: network.AddressPool, gateway: str | None) -> None:
         old = self._network.gateway
@@ -331,7 +328,6 @@ class _ConnectionLU(LogicalUnit[_ConnectionOp]):
 
     HTYPE = HTYPE_NETWORK
     REQ_BGL = False
-    CHANGES_NODES = False
 
     def ExpandNames(self) -> None:
         snapshot = self.snapshot
@@ -346,19 +342,30 @@ class _ConnectionLU(LogicalUnit[_ConnectionOp]):
     def _LooksAtInstances(self) -> bool:
         return True
 
+    def LostLock(self, level: int, err: errors.LockError) -> errors.GenericError:
+        if level == locking.LEVEL_INSTANCE:
+            return self._InstancesChanged()
+        return (
+            Removed("Group", self.op.group_name) if level == locking.LEVEL_NODEGROUP else Removed("Network", self._name)
+        )
+
+    def _InstancesChanged(self) -> errors.OpPrereqError:
+        return Invalid(
+            f"Instances in node group '{self.op.group_name}' changed since locks were acquired; retry the operation",
+            ecode=errors.ECODE_STATE,
+        )
+
     def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
         nodes = list(self.snapshot.GroupNodes(self._group_uuid))
         return (nodes, nodes)
 
     def CheckPrereq(self) -> None:
         self._group = LockedGroup(self, self._group_uuid)
-        self._network = _LockedNetwork(self)
+        # Without a look at conflicts its own lock is not held; that of the group keeps it from being removed from here on.
+        self._network = StillThere(self.snapshot.networks.get(self._uuid), "Network", self._name)
         names = GroupInstances(self.snapshot, self._group_uuid)
         if self._LooksAtInstances() and names != self.owned_locks(locking.LEVEL_INSTANCE):
-            raise Invalid(
-                f"Instances in node group '{self._group.name}' changed since locks were acquired; retry the operation",
-                ecode=errors.ECODE_STATE,
-            )
+            raise self._InstancesChanged()
         self._instances = [inst for inst in self.snapshot.instances.values() if inst.name in names]
 
     def _Env(self, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def test_own_addresses_are_not_handed_out(master: Master) -> None:
     _Add(master, conflicts_check=True)
     assert _Taken(master, external=False) == ["1", "2"] and _Taken(master) == ["0", "15"]
     assert "Reserved IP address 198.51.100.2 of node node2.example.org" in _Messages(master)
+    assert "Cannot reserve" not in _Messages(master)  # the other addresses of the nodes are none of this network
     master.Run(opcodes.OpNetworkRemove(network_name="net"))
     _Add(master, conflicts_check=True, gateway="198.51.100.1")
     assert "Cannot reserve IP address 198.51.100.1 of node node1.example.org" in _Messages(master)
@@ -145,6 +146,9 @@ def test_the_gateway_moves(master: Master) -> None:
         errors.ECODE_STATE,
     )
     _Refused(master, opcodes.OpNetworkSetParams(network_name="net", gateway="192.0.2.1"), "not in network")
+    serial = _Network(master).serial_no
+    _Set(master, gateway="198.51.100.13")  # as it is
+    assert _Network(master).serial_no == serial and _Taken(master) == ["0", "13", "15"]
     _Set(master, gateway="none", mac_prefix="none", network6="none")
     net = _Network(master)
     assert (net.gateway, net.mac_prefix, net.network6) == (None, None, None) and _Taken(master) == ["0", "15"]
@@ -164,6 +168,8 @@ def test_reserved_addresses(master: Master) -> None:
     for name in ("add_reserved_ips", "remove_reserved_ips"):
         op = opcodes.OpNetworkSetParams(network_name="net", **{name: ["198.51.100.5", "198.51.100.16"]})
         _Refused(master, op, "198.51.100.16 is not in network net")
+        op = opcodes.OpNetworkSetParams(network_name="net", **{name: ["198.51.100.5/32"]})
+        _Refused(master, op, "'198.51.100.5/32' is not a valid IPv4 address")
 
 
 def test_addresses_of_instances_stay_theirs(master: Master) -> None:
@@ -179,6 +185,16 @@ def test_addresses_of_instances_stay_theirs(master: Master) -> None:
     assert _Taken(master, external=False) == ["9"] and _Taken(master) == ["0", "3", "15"]
     _Set(master, add_reserved_ips=["198.51.100.9"])
     assert "reserved for an instance" in _Messages(master)
+
+
+def test_a_network_whose_reservations_contradict_each_other_is_not_changed(master: Master) -> None:
+    """As a configuration from elsewhere may have them."""
+    net = _Add(master)
+    both = net.Replace(reservations="1" + "0" * 15)
+    master.cfg.Transact(lambda draft: draft.Put(both))
+    with pytest.raises(errors.OpExecError, match=r"198\.51\.100\.0 is reserved for an instance and externally"):
+        _Set(master, add_reserved_ips=["198.51.100.3"])
+    assert _Network(master) == both
 
 
 def test_an_address_that_a_job_was_given_is_not_reserved(master: Master) -> None:
@@ -241,6 +257,29 @@ def test_a_group_is_connected_and_disconnected(master: Master) -> None:
     master.Run(op)
     assert master.snapshot.serial_no == serial and "is not mapped" in _Messages(master)
     assert "GANETI_GROUP_NETWORK_LINK" not in master[1].hook_runs[-1][2]
+
+
+def test_an_address_outside_of_the_network_is_no_conflict(master: Master) -> None:
+    net = _Add(master)
+    inst = master.snapshot.instances[WEB]
+    master.cfg.Update(inst.Replace(nics=[inst.nics[0].Replace(ip="198.51.100.16")]))
+    _Connect(master)
+    assert net.uuid in master.snapshot.nodegroups[GROUP].networks
+
+
+def test_what_is_so_already_needs_no_check(master: Master) -> None:
+    """The addresses of a connected network are those of the group's instances; one that is not connected stays so."""
+    net = _Add(master)
+    _Connect(master)
+    inst = master.snapshot.instances[WEB]
+    nic = inst.nics[0].Replace(ip="198.51.100.7", network=net.uuid)
+    inst = master.cfg.Update(inst.Replace(nics=[nic]))
+    _Connect(master)
+    assert "already mapped" in _Messages(master)
+    group = master.snapshot.nodegroups[GROUP]
+    master.cfg.Update(group.Replace(networks={}))  # as after moving the instance from another group
+    master.Run(opcodes.OpNetworkDisconnect(network_name="net", group_name="default"))
+    assert "is not mapped" in _Messages(master)
 
 
 def test_what_cannot_be_connected(master: Master) -> None:
