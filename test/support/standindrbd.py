@@ -236,6 +236,10 @@ class StandInDrbd:
     def Count(self, command: str) -> int:
         return sum(argv[1] == command for argv in self.runs)
 
+    def MetaOn(self, path: str) -> Meta:
+        """Return what the metadata on a volume says."""
+        return self._metas[id(self._machine.disk.Lookup(path))][1]
+
     def Holds(self, path: str) -> bool:
         """Return whether a device has this volume open."""
         return any(path in (device.data, device.meta) for device in self.devices.values())

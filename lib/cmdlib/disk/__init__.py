@@ -3,6 +3,7 @@
 * generate -- disk objects out of what was asked for
 * devices -- making, assembling, taking down, wiping, waiting for synchronization
 * mirrors -- the two sides of mirrors: which of them count, and what each says of the other
+* copies -- whether a node has the data of mirrors before the other side is given up
 * settle -- deciding which sides count
 * reserved -- those of forthcoming instances, and what an interrupted commit has left of them
 * convert -- another template

@@ -10,6 +10,7 @@ from ganeti.cmdlib.base import Feedback, LogicalUnit
 from ganeti.cmdlib.common import CheckTarget
 from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk import mirrors
+from ganeti.cmdlib.disk.copies import KeptCopies
 from ganeti.cmdlib.disk.devices import (
     AssembleDisks,
     CreateDisks,
@@ -131,17 +132,20 @@ class Conversion:
     # --- doing it -----------------------------------------------------------------------------------------------------
 
     def Exec(self, feedback: Feedback, release: Callable[[], None]) -> None:
-        if not ShutdownDisks(self._lu, self._instance):
-            raise errors.OpExecError(
-                f"Can't shut down the disks of instance {self._instance.name}, unable to proceed with disk template conversion;"
-                " nothing was changed"
-            )
+        self._TakeDown()
         if self._gains_mirror:
             self._GainMirror(feedback, release)
         elif self._loses_mirror:
             self._LoseMirror(feedback, release)
         else:
             self._Copy(feedback, release)
+
+    def _TakeDown(self) -> None:
+        if not ShutdownDisks(self._lu, self._instance):
+            raise errors.OpExecError(
+                f"Can't shut down the disks of instance {self._instance.name}, unable to proceed with disk template conversion;"
+                " nothing was changed"
+            )
 
     def _Plan(self) -> diskgen.DiskPlan:
         op = self._lu.op
@@ -196,6 +200,9 @@ class Conversion:
         lu, instance, old_disks = self._lu, self._instance, self._disks
         feedback(f"Converting disk template from '{self._old}' to '{self._new}'")
         (secondary,) = lu.snapshot.SecondaryNodes(instance)
+        # The metadata, which alone says whether the data is complete, goes with the mirror.
+        KeptCopies(lu, instance, instance.primary_node, secondary).CheckIdle(False, feedback)
+        self._TakeDown()
         new_disks = [
             disk.children[0].Replace(
                 mode=disk.mode, name=disk.name, iv_name=disk.iv_name, nodes=[instance.primary_node], params={}

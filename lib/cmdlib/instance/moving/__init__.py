@@ -2,7 +2,6 @@
 
 * migrate, migration -- fail-over and live migration: the units, and the tasklet that does either
 * anywhere -- to a node that has no copy of the disks yet
-* copies -- whether the node that an instance is failed over to has its data
 * looking, whereabouts -- asking every node about a guest; the table that says what that means
 * settling, cleanup -- bringing everything in line with where the guest is
 * change_group -- to another node group

@@ -203,3 +203,110 @@ def test_a_mirror_cannot_have_exclusive_storage(three: Master) -> None:
     _Add(three)
     three.Run(opcodes.OpClusterSetParams(ndparams={"exclusive_storage": True}))
     _Refused(three, "Disk template drbd is not supported with exclusive storage")
+
+
+# --- the copy that stays must be complete -------------------------------------------------------------------------------
+
+
+class Stopped:
+    """A stopped instance with two mirrored disks, the second of which is damaged on the primary node."""
+
+    def __init__(self, master: Master):
+        self.master = master
+        self.mirrors = _Add(master)
+        _Convert(master, "drbd", wait_for_sync=True)
+        master.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB))
+        _, self._disk = master.snapshot.InstanceDisks(master.Instance(WEB))
+
+    def LoseData(self) -> None:
+        del self.master[0].lvm.lvs[tuple(self._disk.children[0].logical_id)]
+
+    def Mark(self, state: str) -> None:
+        """The metadata on the primary node says this of the disk."""
+        self.mirrors.machines[0].MetaOn("/dev/{}/{}".format(*self._disk.children[1].logical_id)).state = state
+
+    def Refused(self) -> tuple[str, str]:
+        """Return the error of the conversion and what it advises; nothing was changed by it."""
+        master = self.master
+        before = master.snapshot.disks, self.mirrors.Volumes()
+        with pytest.raises(errors.OpExecError) as caught:
+            _Convert(master, "plain")
+        assert (master.snapshot.disks, self.mirrors.Volumes()) == before
+        assert self.mirrors.States() == [[], [], []] and not master.Instance(WEB).disks_active
+        return str(caught.value), str(caught.value.hint)
+
+    def TakeOff(self) -> None:
+        """The secondary node is lost, and marked offline."""
+        self.master[1].Stop()
+        self.master.cfg.Update(self.master.snapshot.nodes[self.master.nodes[1]].Replace(offline=True))
+
+    def Convert(self) -> None:
+        _Convert(self.master, "plain")
+        self.master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+
+
+def test_the_other_copy_is_not_removed_if_the_data_of_the_primary_is_gone(three: Master) -> None:
+    stopped = Stopped(three)
+    stopped.LoseData()
+    error, hint = stopped.Refused()
+    assert f"Disk disk/1 of instance {WEB} is Diskless on primary node node1.example.org" in error
+    assert "the copy on node node2.example.org is needed and is not removed" in error
+    assert f"'gnt-instance failover {WEB}'" in hint
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    stopped.Convert()
+    assert stopped.mirrors.Volumes() == [0, 2, 0]
+
+
+def test_the_other_copy_is_not_removed_if_that_of_the_primary_is_half_filled(three: Master) -> None:
+    """As ``replace-disks -p`` of a stopped instance leaves it when it is cut off; no record is made for that."""
+    stopped = Stopped(three)
+    mirrors = stopped.mirrors
+    mirrors.links.hold = True
+    three[0].faults["blockdev_getmirrorstatus"] = "the power is gone"
+    with pytest.raises(errors.OpExecError):
+        three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_primary"))
+    three[0].faults.clear()
+    mirrors.links.hold = False
+    three.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB))
+    error, hint = stopped.Refused()
+    assert f"Disk disk/0 of instance {WEB} is Inconsistent on primary node node1.example.org" in error
+    assert f"'gnt-instance activate-disks --wait-for-sync {WEB}', which fills it from node node2.example.org" in hint
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
+    stopped.Convert()
+    assert mirrors.Volumes()[1:] == [0, 0]
+
+
+def test_the_other_copy_is_not_removed_if_it_is_newer(three: Master) -> None:
+    stopped = Stopped(three)
+    stopped.Mark("Outdated")
+    error, hint = stopped.Refused()
+    assert f"Disk disk/1 of instance {WEB} is Outdated on primary node node1.example.org" in error
+    assert f"'gnt-instance activate-disks --wait-for-sync {WEB}'" in hint
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
+    stopped.Convert()
+    assert stopped.mirrors.Volumes() == [2, 0, 0]
+
+
+def test_older_data_is_used_when_the_newer_one_is_lost_for_good(three: Master) -> None:
+    stopped = Stopped(three)
+    stopped.Mark("Outdated")
+    stopped.TakeOff()
+    _, hint = stopped.Refused()
+    assert f"when node node2.example.org is back, use 'gnt-instance activate-disks --wait-for-sync {WEB}'" in hint
+    assert (
+        f"if node node2.example.org is lost for good, 'gnt-instance startup --force {WEB}' uses the older data" in hint
+    )
+    three.Run(opcodes.OpInstanceStartup(instance_name=WEB, force=True))
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    stopped.Convert()
+    assert stopped.mirrors.Volumes()[0] == 2
+
+
+def test_the_other_copy_is_not_removed_if_the_primary_node_does_not_say_how_its_own_is(three: Master) -> None:
+    stopped = Stopped(three)
+    three[0].faults["drbd_views"] = "it hangs"
+    error, hint = stopped.Refused()
+    assert f"Node node1.example.org does not report the state of the disks of instance {WEB}" in error
+    assert "'gnt-cluster verify'" in hint
+    three[0].faults.clear()
+    stopped.Convert()

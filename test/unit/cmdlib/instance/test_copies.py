@@ -32,10 +32,7 @@ class Stopped:
         """The metadata of the second side says this of its first disk."""
         (disk, _) = self.Disks()
         path = "/dev/{}/{}".format(*disk.children[1].logical_id)
-        machine = self.mirrors.machines[self._second]
-        next(
-            meta for inode, meta in machine._metas.values() if inode is machine._machine.disk.Lookup(path)
-        ).state = state
+        self.mirrors.machines[self._second].MetaOn(path).state = state
 
     def LoseVolume(self) -> None:
         self.master[self._second].lvm.lvs.clear()

@@ -1,4 +1,4 @@
-"""Whether the node that a mirrored instance is failed over to has its data (doc/design-drbd.rst)."""
+"""Whether a node has the data of a mirrored instance before the other copy is given up (doc/design-drbd.rst)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import Tasklet
+from ganeti.cmdlib.base import LogicalUnit, Tasklet
 from ganeti.cmdlib.disk import mirrors
-from ganeti.cmdlib.disk.devices import IsDegraded
+from ganeti.cmdlib.disk.devices import IsDegraded, Unit
 from ganeti.params import disk as disk_params
 
 if TYPE_CHECKING:
@@ -18,9 +18,15 @@ _DISKLESS, _OUTDATED = "Diskless", "Outdated"
 
 
 class Copies:
-    """The copies of an instance's mirrors on one node, of which ``source_uuid`` has the other ones."""
+    """The copies of an instance's mirrors on one node, of which ``source_uuid`` has the other ones.
 
-    def __init__(self, caller: Tasklet, instance: objects.Instance, node_uuid: str, source_uuid: str):
+    A subclass says for what they are needed; this is the target of a fail-over or migration.
+    """
+
+    # What messages call the node.
+    _ROLE = "target node"
+
+    def __init__(self, caller: LogicalUnit | Tasklet, instance: objects.Instance, node_uuid: str, source_uuid: str):
         self._caller = caller
         self._instance = instance
         self._node_uuid = node_uuid
@@ -49,10 +55,10 @@ class Copies:
                 raise self._Lacking(disk, state)
             if not excused:
                 raise errors.OpExecError(
-                    f"Disk {disk.iv_name} is degraded or not fully synchronized on target node {self._node}, aborting",
+                    f"Disk {disk.iv_name} is degraded or not fully synchronized on {self._ROLE} {self._node}, aborting",
                     hint="its newest data may be on the other node only; wait for the sync or repair the disk",
                 )
-            feedback(f"Ignoring degraded disk {disk.iv_name} on target node {self._node}")
+            feedback(f"Ignoring degraded disk {disk.iv_name} on {self._ROLE} {self._node}")
         self._SetUpAndJudge(idle, excused, feedback)
 
     def CheckIdle(self, excused: bool, feedback: Callable[[str], None]) -> None:
@@ -68,7 +74,7 @@ class Copies:
             for disk in disks:
                 result = caller.rpc.call_blockdev_assemble(self._node_uuid, (disk, instance), instance, False, 0)
                 result.Raise(
-                    f"Disk {disk.iv_name} of instance {instance.name} cannot be set up on target node {self._node}"
+                    f"Disk {disk.iv_name} of instance {instance.name} cannot be set up on {self._ROLE} {self._node}"
                 )
             view = self._View(disks) if disks else {}
             if view is None:
@@ -78,12 +84,12 @@ class Copies:
         finally:
             for disk in disks:
                 result = caller.rpc.call_blockdev_shutdown(self._node_uuid, (disk, instance))
-                result.Warn(f"Could not shutdown block device {disk.iv_name} on {self._node}", caller.lu.LogWarning)
+                result.Warn(f"Could not shutdown block device {disk.iv_name} on {self._node}", Unit(caller).LogWarning)
 
     def _Silent(self) -> errors.OpExecError:
         return errors.OpExecError(
             f"Node {self._node} does not report the state of the disks of instance {self._instance.name}",
-            hint=f"try again; if the node is off for sure, use 'gnt-node modify --offline yes {self._node}'",
+            hint=self._WhenSilent(),
         )
 
     def _View(self, disks: Sequence[objects.Disk]) -> mirrors.View | None:
@@ -97,34 +103,29 @@ class Copies:
         if state.get("disk") != _OUTDATED:
             return
         if not excused:
-            name = self._instance.name
             raise errors.OpExecError(
-                f"Disk {disk.iv_name} of instance {name} is {_OUTDATED} on target node {self._node}: the other side, on node"
-                f" {self._source.name}, has newer data",
-                hint=f"{self._Fill()}; to give the newer data up for good, use 'gnt-instance failover --ignore-consistency"
-                f" {name}'",
+                f"Disk {disk.iv_name} of instance {self._instance.name} is {_OUTDATED} on {self._ROLE} {self._node}: the other"
+                f" side, on node {self._source.name}, has newer data",
+                hint=f"{self._Fill()}; {self._GiveUp()}",
             )
-        feedback(f"Ignoring that disk {disk.iv_name} is {_OUTDATED} on target node {self._node}")
+        feedback(f"Ignoring that disk {disk.iv_name} is {_OUTDATED} on {self._ROLE} {self._node}")
 
     def _Lacking(self, disk: objects.Disk, state: dict[str, Any] | None) -> errors.OpExecError:
         """Return the error for a disk whose data is not, or not completely, on the node."""
-        what, name = f"Disk {disk.iv_name} of instance {self._instance.name}", self._instance.name
-        lost = f"if node {self._source.name} is lost, restore {name} from a backup"
+        name = self._instance.name
+        where, effect = f"on {self._ROLE} {self._node}", self._Effect()
         if state is None or state.get("stranger"):
             return errors.OpExecError(
-                f"{what} on target node {self._node} is {mirrors.DescribeState(state)}: the instance cannot run there",
+                f"Disk {disk.iv_name} of instance {name} {where} is {mirrors.DescribeState(state)}: {effect}",
                 hint="'gnt-cluster verify' names what is wrong with that node's disks; repair that, then try again",
             )
         disk_state = state.get("disk") or "incomplete"
-        if disk_state == _DISKLESS:
-            command = f"'gnt-instance replace-disks --on-secondary {name}', which makes its disks there again"
-            hint = f"{self._WhenBack()}use {command}, and try again"
-            text = f"{what} is {disk_state} on target node {self._node}, its storage failed or is missing"
-        else:
-            hint = self._Fill()
-            text = f"{what} is {disk_state} on target node {self._node}, which does not have all of its data"
+        diskless = disk_state == _DISKLESS
+        why = ", its storage failed or is missing" if diskless else ", which does not have all of its data"
+        hint = self._Renew() if diskless else self._Fill()
+        lost = f"; if node {self._source.name} is lost, restore {name} from a backup" if self._source.offline else ""
         return errors.OpExecError(
-            f"{text}: the instance cannot run there", hint=f"{hint}; {lost}" if self._source.offline else hint
+            f"Disk {disk.iv_name} of instance {name} is {disk_state} {where}{why}: {effect}", hint=f"{hint}{lost}"
         )
 
     def _WhenBack(self) -> str:
@@ -133,3 +134,45 @@ class Copies:
     def _Fill(self) -> str:
         command = f"'gnt-instance activate-disks --wait-for-sync {self._instance.name}'"
         return f"{self._WhenBack()}use {command}, which fills it from node {self._source.name}, and try again"
+
+    # --- what the copies are needed for -------------------------------------------------------------------------------
+
+    def _Effect(self) -> str:
+        return "the instance cannot run there"
+
+    def _Renew(self) -> str:
+        """Return what to do if the storage is missing."""
+        command = f"'gnt-instance replace-disks --on-secondary {self._instance.name}'"
+        return f"{self._WhenBack()}use {command}, which makes its disks there again, and try again"
+
+    def _GiveUp(self) -> str:
+        """Return how to use a copy that is outdated."""
+        return (
+            "to give the newer data up for good, use"
+            f" 'gnt-instance failover --ignore-consistency {self._instance.name}'"
+        )
+
+    def _WhenSilent(self) -> str:
+        return f"try again; if the node is off for sure, use 'gnt-node modify --offline yes {self._node}'"
+
+
+class KeptCopies(Copies):
+    """Those of the primary node, when the ones on the secondary node are to be removed."""
+
+    _ROLE = "primary node"
+
+    def _Effect(self) -> str:
+        return f"the copy on node {self._source.name} is needed and is not removed"
+
+    def _Renew(self) -> str:
+        command = f"'gnt-instance failover {self._instance.name}'"
+        return f"{self._WhenBack()}use {command}, which uses the copy on node {self._source.name}, and try again"
+
+    def _GiveUp(self) -> str:
+        return (
+            f"if node {self._source.name} is lost for good, 'gnt-instance startup --force {self._instance.name}' uses the"
+            " older data; shut the instance down then, and try again"
+        )
+
+    def _WhenSilent(self) -> str:
+        return "try again when it does; 'gnt-cluster verify' names what is wrong with that node"
