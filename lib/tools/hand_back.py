@@ -38,12 +38,13 @@ def Main() -> int:
     parser.add_option("--keep", action="store_true", default=False, help="Set aside what --undo needs")
     parser.add_option("--undo", action="store_true", default=False, help="Take back what was done with --keep")
     options, arguments = parser.parse_args()
-    if options.undo and not arguments:
-        common.LogToStderr(options.debug, options.verbose)
-        return common.RunTool(_RunUndo)
-    if len(arguments) != 1 or arguments[0] not in _VERSIONS:
+    if options.undo and arguments:
+        parser.error("--undo takes no argument")
+    if not options.undo and (len(arguments) != 1 or arguments[0] not in _VERSIONS):
         parser.error(f"One argument is expected: {releases}")
     common.LogToStderr(options.debug, options.verbose)
+    if options.undo:
+        return common.RunTool(_RunUndo)
     if not options.confirmed:
         sys.stderr.write(
             "This node's copy of the cluster's state will be deleted; only the files stay. Use --yes-do-it if you mean it\n"

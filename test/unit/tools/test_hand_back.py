@@ -14,7 +14,8 @@ from support.virtualnode import TOP, VirtualNode
 from ganeti import configfile, objects, serializer, upgrade
 from ganeti.params import ipolicy
 
-CONFIG = "/var/lib/ganeti/config.data"
+DATA = "/var/lib/ganeti"
+CONFIG = f"{DATA}/config.data"
 MAIN = "import sys; from ganeti.tools.hand_back import Main; sys.exit(Main())"
 # A cluster of Debian's 3.0.2 with instances, groups, a network, a filter and tags.
 ORIGINAL = Path(TOP, "test", "data", "adoption", "debian-3.0.2.config.data")
@@ -92,10 +93,25 @@ def test_limits_that_3_1_does_not_know_are_removed_and_named(node: VirtualNode) 
     assert set(after["cluster"]["ipolicy"]) == set(ipolicy.KEYS)
 
 
+def test_tokens_do_not_come_back_to_life_later(node: VirtualNode) -> None:
+    data = json.loads(node.Read(CONFIG))
+    data["cluster"]["rapi_tokens"] = [{"name": "backup"}]
+    node.Write(CONFIG, json.dumps(data), 0o640)
+    assert HandBack(node, "--yes-do-it", "3.1")[0] == 0
+    assert "rapi_tokens" not in json.loads(node.Read(CONFIG))["cluster"]
+
+
 def test_nothing_is_done_without_a_word_or_with_a_daemon_that_runs(node: VirtualNode) -> None:
+    assert node.Python(MAKE_STORE).returncode == 0
     before = node.Read(CONFIG)
-    assert HandBack(node, "3.0")[0] == 1
-    assert HandBack(node, "--yes-do-it", "2.15")[0] == 2
+    code, text = HandBack(node, "3.0")
+    assert code == 1 and "Use --yes-do-it if you mean it" in text
+    for words in (("--yes-do-it", "2.15"), ("--yes-do-it",), (), ("--yes-do-it", "3.0", "3.1")):
+        code, text = HandBack(node, *words)
+        assert code == 2 and "One argument is expected" in text, (words, text)
+    # Whoever wants the node back must not lose its copy of the state.
+    code, text = HandBack(node, "--undo", "--yes-do-it", "3.0")
+    assert code == 2 and "--undo takes no argument" in text
     holder = node.Python(
         "import subprocess, sys; from ganeti import constants; from ganeti.daemon import pidfile\n"
         "lock = pidfile.Lock(constants.NODED)\n"
@@ -103,7 +119,22 @@ def test_nothing_is_done_without_a_word_or_with_a_daemon_that_runs(node: Virtual
         "print(done.returncode, done.stderr)"
     )
     assert holder.stdout.startswith("1 ") and "ganeti-noded is running" in holder.stdout
+    assert node.Read(CONFIG) == before and os.path.exists(node.Path(f"{DATA}/ext/store.db"))
+
+
+def test_nothing_is_undone_while_a_daemon_runs(node: VirtualNode) -> None:
+    """It would go on with files that are exchanged below it."""
+    assert HandBack(node, "--yes-do-it", "--keep", "3.0")[0] == 0
+    before = node.Read(CONFIG)
+    holder = node.Python(
+        "import subprocess, sys; from ganeti import constants; from ganeti.daemon import pidfile\n"
+        "lock = pidfile.Lock(constants.NODED)\n"
+        f"done = subprocess.run([sys.executable, '-c', {MAIN!r}, '--undo'], capture_output=True, text=True)\n"
+        "print(done.returncode, done.stderr)"
+    )
+    assert holder.stdout.startswith("1 ") and "ganeti-noded is running" in holder.stdout
     assert node.Read(CONFIG) == before
+    assert Undo(node)[0] == 0 and node.Read(CONFIG) != before
 
 
 def test_a_copy_that_is_newer_than_the_files_is_not_thrown_away(node: VirtualNode) -> None:
@@ -130,7 +161,6 @@ from ganeti.store.base import NOWHERE, Line
 own = ownnode.OwnStore(); epoch = Epoch(1, 'aa'); own.Promise('c', epoch, 'n')
 own.Adopt(epoch, None, Line((), NOWHERE), 0, False, [Row('job', '1', '{}')])
 """
-DATA = "/var/lib/ganeti"
 
 
 def Undo(node: VirtualNode) -> tuple[int, str]:
@@ -174,8 +204,28 @@ def test_a_newer_copy_of_the_state_is_not_replaced_by_the_one_set_aside(node: Vi
     assert sorted(os.listdir(node.Path(DATA))) == ["config.data", "ext"]
 
 
-def test_without_keep_nothing_can_be_undone(node: VirtualNode) -> None:
+def test_the_newest_state_is_the_one_that_comes_back(node: VirtualNode) -> None:
+    """What an earlier change of release had set aside was never undone; the node has worked for this release since."""
+    assert node.Python(MAKE_STORE).returncode == 0
     assert HandBack(node, "--yes-do-it", "--keep", "3.0")[0] == 0
+    data = upgrade.UpgradeConfig(json.loads(node.Read(CONFIG)))
+    data["cluster"]["tags"] = ["newer"]
+    node.Write(CONFIG, objects.ConfigText(configfile.LoadDict(data)), 0o640)
+    before = node.Read(CONFIG)
+    assert node.Python(MAKE_STORE).returncode == 0
+    store = os.stat(node.Path(f"{DATA}/ext/store.db")).st_ino
+    code, text = HandBack(node, "--yes-do-it", "--keep", "3.0")
+    assert code == 0, text
+    assert Undo(node)[0] == 0
+    assert node.Read(CONFIG) == before and os.stat(node.Path(f"{DATA}/ext/store.db")).st_ino == store
+    assert sorted(os.listdir(node.Path(DATA))) == ["config.data", "ext"]
+
+
+def test_without_keep_nothing_can_be_undone(node: VirtualNode) -> None:
+    """A copy of the state that stays would be taken for the truth by a later start of this release."""
+    assert HandBack(node, "--yes-do-it", "--keep", "3.0")[0] == 0
+    assert node.Python(MAKE_STORE).returncode == 0
+    os.makedirs(node.Path(f"{DATA}/ext.going/part"))  # of a run that was cut off
     assert HandBack(node, "--yes-do-it", "3.0")[0] == 0
     assert Undo(node) == (0, "")
     assert os.listdir(node.Path(DATA)) == ["config.data"]
