@@ -102,13 +102,19 @@ def test_what_the_original_does_not_support_is_named_with_a_way_out() -> None:
     group.setdefault("ipolicy", {})["max-node-failures"] = 1
     disk = next(iter(config["disks"].values()))
     disk["behind"] = ["node2.peer.test", 1.0]
+    owner = next(item["name"] for item in config["instances"].values() if disk["uuid"] in item["disks"])
+    config["cluster"].setdefault("ipolicy", {})["memory-ratio"] = 1.5
     found = "\n".join(plan.OnlyHere(config))
     assert "gnt-cluster rapi-token remove NAME" in found
     assert (
         f"group {group['name']} has max-node-failures: 'gnt-group modify --ipolicy-max-node-failures default GROUP'"
         in found
     )
-    assert "A copy of a disk of" in found
+    assert "The policy of the cluster has memory-ratio: 'gnt-cluster modify --ipolicy-memory-ratio default'" in found
+    assert f"A copy of a disk of {owner} is behind" in found
+    disk["behind"], disk["adopts"] = None, True
+    found = "\n".join(plan.OnlyHere(config))
+    assert f"Volumes of {owner} are being adopted" in found and "is behind" not in found
 
 
 MAIN = "import sys; from ganeti.tools.adopt.main import Main; sys.exit(Main())"
