@@ -178,11 +178,8 @@ def CreateDir(directory: str) -> None:
     CheckAllowed(directory)
     try:
         runtime.MakeDirs(directory, mode=0o750)
-        mode = runtime.Stat(directory).st_mode
     except OSError as err:
         raise errors.FileStoragePathError(f"Cannot create file storage directory '{directory}': {err}") from err
-    if not stat.S_ISDIR(mode):
-        raise errors.FileStoragePathError(f"Specified storage dir '{directory}' is not a directory")
 
 
 def ListFiles(directory: str) -> list[str]:
@@ -229,9 +226,7 @@ def RenameDir(old: str, new: str) -> None:
     if not old_there:
         raise errors.FileStoragePathError(f"Cannot rename '{old}' to '{new}': '{old}' is not a directory")
     try:
-        if new_there:
-            runtime.RemoveDir(new)
         runtime.MakeDirs(posixpath.dirname(new), mode=0o750)
-        runtime.Rename(old, new)
+        runtime.Rename(old, new)  # takes the place of an empty one
     except OSError as err:
         raise errors.FileStoragePathError(f"Cannot rename '{old}' to '{new}': {err}") from err

@@ -245,3 +245,78 @@ def test_what_was_copied_survives_a_power_cut(seed: int) -> None:
     machine.PowerOff()
     machine.PowerOn()
     assert machine.Call(runtime.ReadFile, disk.logical_id[1])[:4000] == b"data" * 1000
+
+
+def test_what_cannot_be_made_listed_renamed_or_removed_is_named(node: Node, tmp_path: Path) -> None:
+    good, file = f"{tmp_path}/good", f"{tmp_path}/good/file"
+    Path(file).write_text("keep")
+    for call, words in [
+        (lambda: paths.CreateDir(file), "Cannot create"),
+        (lambda: paths.CreateDir(f"{file}/web"), "Cannot create"),
+        (lambda: paths.RemoveDir(file), "is not a directory"),
+        (lambda: paths.RenameDir(file, f"{good}/new"), "'[^']*/file' is not a directory"),
+        (lambda: paths.RenameDir(f"{good}/missing", f"{good}/new"), "'[^']*/missing' is not a directory"),
+        (lambda: paths.ListFiles(str(tmp_path)), "not acceptable"),
+        (lambda: paths.CheckAllowed(f"{good}/{'x' * 300}"), "cannot be examined: .*name too long"),
+    ]:
+        with pytest.raises(errors.FileStoragePathError, match=f"(?i){words}"):
+            call()
+    paths.CreateDir(f"{good}/old")
+    with pytest.raises(errors.FileStoragePathError, match="Cannot rename"):
+        paths.RenameDir(f"{good}/old", f"{file}/new")
+    assert Path(file).read_text() == "keep" and sorted(os.listdir(good)) == ["file", "old"]
+    assert paths.ListFiles(f"{good}/missing") == [] and paths.ListFiles(good) != []
+
+
+def test_a_directory_is_renamed_to_itself_or_to_a_place_that_is_to_be_made(node: Node, tmp_path: Path) -> None:
+    old, new = f"{tmp_path}/good/old", f"{tmp_path}/good/deep/down/new"
+    paths.CreateDir(old)
+    Path(old, "disk0").write_text("x")
+    paths.RenameDir(old, old)
+    paths.RenameDir(old, new)
+    assert Path(new, "disk0").read_text() == "x"
+    Path(new, "disk0").unlink()
+    paths.RemoveDir(new)
+    assert os.listdir(f"{tmp_path}/good/deep/down") == []
+
+
+def test_a_part_of_the_system_below_an_allowed_directory_is_none_of_it(node: Node) -> None:
+    node.AllowFileStorage("/usr")
+    paths.CheckNamed("/usr/disks")
+    with pytest.raises(errors.FileStoragePathError, match="never usable"):
+        paths.CheckNamed("/usr/lib/disks")
+
+
+def test_a_relative_link_leads_from_where_it_is(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "good" / "far").mkdir()
+    (tmp_path / "good" / "near").symlink_to("./far/../far")
+    assert paths.WithoutLinks(f"{tmp_path}/good/near/disk0") == f"{tmp_path}/good/far/disk0"
+    paths.CheckAllowed(f"{tmp_path}/good/near/disk0")
+    (tmp_path / "good" / "out").symlink_to("../evil")
+    with pytest.raises(errors.FileStoragePathError, match=f"leads to '{tmp_path}/evil/disk0'"):
+        paths.CheckAllowed(f"{tmp_path}/good/out/disk0")
+
+
+def test_a_directory_of_the_cluster_that_this_node_cannot_use(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "good" / "file").write_text("")
+    (tmp_path / "good" / "fixed").mkdir(mode=0o500)
+    for path, words in [
+        (f"{tmp_path}", "add its directory"),
+        (f"{tmp_path}/good/missing", "cannot be used: No such file"),
+        (f"{tmp_path}/good/file", "is not a directory"),
+        (f"{tmp_path}/good/fixed", "is not writable"),
+    ]:
+        assert words in (paths.CheckUsable(path) or ""), path
+    assert paths.CheckUsable(f"{tmp_path}/good") is None
+
+
+def test_where_nothing_can_be_mounted(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path, words in [
+        ("gluster", "is not an absolute path"),
+        (f"{tmp_path}/../x", "without '.', '..'"),
+        ("/etc/gluster", "belongs to the system itself"),
+        (f"{tmp_path}/file", "is not a directory; move it away"),
+    ]:
+        assert words in (paths.CheckMountPoint(path) or ""), path
+    assert paths.CheckMountPoint(f"{tmp_path}/later") is None and paths.CheckMountPoint(f"{tmp_path}") is None

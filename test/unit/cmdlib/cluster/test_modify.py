@@ -94,6 +94,7 @@ def test_what_is_there_already_changes_nothing(master: Master) -> None:
     ("match", "change"),
     [
         ("not valid", {"master_netmask": 33}),
+        ("not valid", {"master_netmask": 0}),
         ("at least one member", {"enabled_hypervisors": []}),
         ("contains duplicates", {"enabled_disk_templates": ["plain", "plain"]}),
         ("lower bound", {"uid_pool": [[9, 1]]}),
@@ -447,6 +448,11 @@ def test_every_change_of_the_address_goes_through_the_administrators_script(mast
         (down, 24, True),
         (up, 24, False),
     ]
+
+
+def test_a_netmask_of_one_address(master: Master) -> None:
+    _Set(master, master_netmask=32)
+    assert master.snapshot.cluster.master_netmask == 32
 
 
 def test_the_netmask_alone(master: Master) -> None:
