@@ -238,13 +238,20 @@ def GiveUpOwn(caller: LogicalUnit, instance: objects.Instance, disk: objects.Dis
     return changed
 
 
-def CountAgain(unit: LogicalUnit, instance: objects.Instance, disks: Sequence[objects.Disk]) -> None:
-    """Have the primary freeze on a lost link again, and remove the records of mirrors that are still complete then."""
+def CountAgain(unit: LogicalUnit, instance: objects.Instance, disks: Sequence[objects.Disk]) -> list[objects.Disk]:
+    """Have the primary freeze on a lost link again, and remove the records of mirrors that are still complete then.
+
+    Return the mirrors whose other node does not confirm that it knows: their records stay, for another try.
+    """
     primary, name = instance.primary_node, unit.snapshot.NodeName
-    # A call that let the primary continue alone, and hangs there, must not come after this.
+    # A call that let the primary continue alone, or takes the other side's volumes, and hangs must not come after this.
     disks = unit.cfg.RenewDisksBehind([disk.uuid for disk in disks])
-    counting = [disk.Replace(behind=None) for disk in disks]
-    result = Follow(unit, instance, primary, counting)
+    # First, as the primary does not freeze while the other node is waited for.
+    kept = _Unconfirmed(unit, instance, disks)
+    disks = [disk for disk in disks if disk not in kept]
+    if not disks:
+        return kept
+    result = Follow(unit, instance, primary, [disk.Replace(behind=None) for disk in disks])
     result.Raise(f"Node {name(primary)} could not be told that both sides count again")
     view = Look(unit, instance, disks, [primary])[primary] or {}
     whole = [disk for disk in disks if IsComplete(view.get(disk.uuid))]
@@ -253,12 +260,27 @@ def CountAgain(unit: LogicalUnit, instance: objects.Instance, disks: Sequence[ob
         names = ", ".join(str(disk.iv_name) for disk in whole)
         unit.LogInfo(f"Both copies of {names} are complete again: both count from now on")
         unit.cfg.SetDisksBehind([disk.uuid for disk in whole], None)
-    others = {disk.uuid: disk_params.OtherSide(disk, primary) for disk in whole}
-    for other in dict.fromkeys(filter(None, others.values())):
-        there = [disk for disk in counting if others.get(disk.uuid) == other]
-        Follow(unit, instance, other, there).Warn(
-            f"Node {name(other)} does not know yet that its copies count again", unit.LogInfo
-        )
     if broken:
         result = Follow(unit, instance, primary, broken)
         result.Raise(f"Node {name(primary)} could not let its mirrors continue")
+    return kept
+
+
+def _Unconfirmed(unit: LogicalUnit, instance: objects.Instance, disks: Sequence[objects.Disk]) -> list[objects.Disk]:
+    """Tell the other sides that both count; return the mirrors whose other node did not confirm it within moments.
+
+    One that is marked offline is not called, and not waited for.
+    """
+    kept: list[objects.Disk] = []
+    others = {disk.uuid: disk_params.OtherSide(disk, instance.primary_node) for disk in disks}
+    for other in dict.fromkeys(filter(None, others.values())):
+        there = [disk for disk in disks if others[disk.uuid] == other]
+        result = Briefly(unit, "drbd_follow", other, [([disk.Replace(behind=None) for disk in there], instance)])
+        if result.fail_msg and not result.offline:
+            names = ", ".join(str(disk.iv_name) for disk in there)
+            unit.LogWarning(
+                f"The record on {names} stays, because node {result.node_name}"
+                f" does not confirm that both copies count again: {result.fail_msg}"
+            )
+            kept += there
+    return kept

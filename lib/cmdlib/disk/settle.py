@@ -30,6 +30,7 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
     def Exec(self, feedback: Feedback) -> None:
         if not self._disks:
             return
+        # What is not as it should be afterwards: the job fails, and is followed by another one after a while only.
         self._stuck: list[str] = []
         self._glances: dict[str, mirrors.View | None] = {}
         view = self._View()
@@ -55,7 +56,7 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         if healed:
             self._CountAgain(healed)
         if self._stuck:
-            raise errors.OpExecError(f"{', '.join(self._stuck)} of instance {self.instance.name} stay frozen")
+            raise errors.OpExecError(f"Instance {self.instance.name}: {'; '.join(self._stuck)}")
         if not (lone or alone or short or served or healed):
             feedback("Nothing is to be done for the mirrors of this instance")
 
@@ -105,7 +106,7 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         if problem is None:
             return True
         self.LogWarning(f"{disk.iv_name} stays frozen on {primary}: {problem}", hint=hint)
-        self._stuck.append(str(disk.iv_name))
+        self._stuck.append(f"{disk.iv_name} stays frozen")
         return False
 
     def _IsAlone(self, disk: objects.Disk, state: dict[str, Any] | None) -> bool:
@@ -149,4 +150,5 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
     # --- a mirror that is whole again ---------------------------------------------------------------------------------
 
     def _CountAgain(self, disks: Sequence[objects.Disk]) -> None:
-        mirrors.CountAgain(self, self.instance, disks)
+        kept = mirrors.CountAgain(self, self.instance, disks)
+        self._stuck += [f"{disk.iv_name} keeps the record that one of its copies is behind" for disk in kept]

@@ -105,6 +105,23 @@ class DeadSecondaryHoldsTheJobUp(_Bug):
     exchanged = _Settling(_WaitsForAll)
 
 
+class _ToldAfterwards(LUInstanceSettleMirrors):
+    def _CountAgain(self, disks: Sequence[objects.Disk]) -> None:
+        disks = self.cfg.RenewDisksBehind([disk.uuid for disk in disks])
+        counting = [disk.Replace(behind=None) for disk in disks]
+        mirrors.Follow(self, self.instance, self._primary, counting).Raise("cannot freeze")
+        if all(mirrors.IsComplete(state) for state in self._View().values()):
+            self.cfg.SetDisksBehind([disk.uuid for disk in disks], None)
+        for disk in counting:
+            mirrors.Follow(self, self.instance, self._Other(disk), [disk]).Warn("", self.LogInfo)
+
+
+class OtherSideIsToldAfterwards(_Bug):
+    """The record goes before the other node knows, which still takes calls from the time of the record then."""
+
+    exchanged = _Settling(_ToldAfterwards)
+
+
 class _NeverCounts(LUInstanceSettleMirrors):
     def _CountAgain(self, disks: Sequence[objects.Disk]) -> None:
         self.LogInfo("The record stays")

@@ -508,11 +508,21 @@ class People:
 
     def DecideAndHang(self) -> list[Callable[[], str]]:
         """What lets the primary continue alone hangs on its node until both halves count again; then the link breaks."""
+        if self.world.Chance(0.5):
+            return self._DetachAndHang()
         kind = self.world.rng.choice(("drbd_follow", "drbd_follow", "blockdev_assemble"))
         first = self.Cut if kind == "drbd_follow" else self.Activate
         self.struck.At(f"{kind} on {self.cluster.primary}", self.struck.Fate("hangs"), self.world.rng.choice((0, 0, 1)))
         waits = [self.Wait] * self.world.rng.choice((3, 5, 6))
         return [self.Cut, first, self.Wait, self.HealLink, *waits, self.Cut, self.LosePrimary, self.Return]
+
+    def _DetachAndHang(self) -> list[Callable[[], str]]:
+        """What takes the secondary's volumes hangs there until both halves count again, which that node may not hear."""
+        struck, host = self.struck, self.secondary
+        struck.At(f"blockdev_removechildren on {host}", struck.Fate("hangs"), 0)
+        struck.At(f"drbd_follow on {host}", struck.Fate("lost"), self.world.rng.choice((1, 1, 2)))
+        waits = [self.Wait] * 6
+        return [lambda: self._Replace(mode="replace_on_secondary"), *waits, self.LosePrimary, self.Return]
 
     def ReplaceAndLose(self) -> list[Callable[[], str]]:
         """Something fails while the second half goes to another host; then the primary's machine dies, or the link."""

@@ -103,6 +103,35 @@ def test_what_says_that_a_record_ended_is_newer_than_the_record(master: Master) 
     assert _Behind(master) is None and master.snapshot.disks[WEB_DISK].decision == 4
 
 
+def test_a_record_stays_until_the_other_node_refuses_late_calls(master: Master) -> None:
+    """Or what hangs there since the record was made would take its volumes, with the primary writing alone at once."""
+    _Cut(master)
+    _Settle(master)
+    _Cut(master, False)
+    master[1].faults["drbd_follow"] = "another call has been working on it"
+    with pytest.raises(errors.OpExecError, match="disk/0 keeps the record"):
+        _Settle(master)
+    assert _Behind(master) == master.nodes[1]
+    assert any("node2.example.org does not confirm" in message for message in master.last.messages)
+    _Cut(master)
+    assert not _State(master, 0)["frozen"], "the guest does not wait for the other node"
+    _Cut(master, False)
+    master[1].faults.clear()
+    master[1].before = lambda name, args: recorded.append(_Behind(master)) if name == "drbd_follow" else None
+    recorded: list[str | None] = []
+    _Settle(master)
+    assert recorded == [master.nodes[1]] and _Behind(master) is None
+
+
+def test_the_record_goes_without_a_node_that_is_marked_offline(master: Master) -> None:
+    _Cut(master)
+    _Settle(master)
+    _Cut(master, False)
+    master.cfg.Update(master.snapshot.nodes[master.nodes[1]].Replace(offline=True))
+    _Settle(master)
+    assert _Behind(master) is None
+
+
 def test_a_link_that_breaks_while_it_is_looked_at_keeps_the_record(master: Master) -> None:
     _Cut(master)
     _Settle(master)
@@ -177,7 +206,7 @@ def test_a_side_that_is_open_on_both_nodes_stays_frozen(master: Master) -> None:
     web = master.Instance(WEB)
     master.rpc.call_blockdev_open(master.nodes[1], WEB, ([disk], web), False).Raise("no disk")
     _Cut(master)
-    with pytest.raises(errors.OpExecError, match="stay frozen"):
+    with pytest.raises(errors.OpExecError, match="stays frozen"):
         _Settle(master)
     assert _Behind(master) is None
     assert any("it is open on node2.example.org too" in message for message in master.last.messages)

@@ -11,6 +11,7 @@ from support.master import Master
 from unit.cmdlib.instance.test_mirrors import PRIMARY, SECONDARY, WEB, Mirrors, _Add, _Empty
 
 from ganeti import errors, opcodes, runtime
+from ganeti.backend import blockdev
 from ganeti.cmdlib.disk import mirrors as both
 from ganeti.server.mirrorkeeper import NeedsDecision
 
@@ -109,6 +110,33 @@ def test_while_good_volumes_of_the_secondary_are_exchanged_its_copy_does_not_cou
         return
     assert mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
     assert _Behind(three) == [None, None], "it counts again once it is complete"
+
+
+def test_a_call_that_takes_the_volumes_and_hangs_until_the_record_is_gone_changes_nothing(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    late: list[Any] = []
+
+    def hang(name: str, args: Any) -> None:
+        if name == "blockdev_removechildren":
+            late.append(args)
+            raise errors.RpcCallError("connection timed out")
+
+    three[1].before = hang
+    with pytest.raises(errors.OpExecError, match="timed out"):
+        three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary", disks=[0]))
+    three[1].before = lambda name, args: None
+    assert _Behind(three) == [SECOND, None]
+    three[1].faults["drbd_follow"] = "the call is lost"
+    with pytest.raises(errors.OpExecError, match="disk/0 keeps the record"):
+        three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert _Behind(three) == [SECOND, None]
+    three[1].faults.clear()
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert _Behind(three) == [None, None]
+    with pytest.raises(errors.BlockDeviceError, match="came late"):
+        three[1].Call(blockdev.RemoveChildren, *late[0])
+    assert mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
 
 
 def test_an_exchange_that_was_cut_off_can_be_repeated(three: Master) -> None:

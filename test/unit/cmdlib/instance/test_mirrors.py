@@ -290,7 +290,7 @@ def test_a_frozen_side_without_complete_data_waits_for_the_other_one(three: Mast
     first, second = mirrors.machines[0].devices.values()
     first.disk = "Inconsistent"
     mirrors.links.Publish()
-    with pytest.raises(errors.OpExecError, match="stay frozen"):
+    with pytest.raises(errors.OpExecError, match="stays frozen"):
         three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
     assert any("is not complete: it continues when" in text for text in three.last.messages)
     assert (first.frozen, second.frozen) == (True, False) and _Behind(three) == [None, "node2.example.org"]
