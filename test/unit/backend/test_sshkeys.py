@@ -203,6 +203,17 @@ def Renew(kind: str = "rsa", bits: int = 1024) -> list[list[str]]:
     return sshrenewal.RenewKeys(UUIDS, NAMES, UUIDS[:2], NAMES, "rsa", kind, bits)
 
 
+def test_a_request_that_makes_no_sense_touches_no_key(cluster: Cluster) -> None:
+    """The kind of a key becomes a part of a file's name."""
+    before = [cluster.Authorized(number) for number in (1, 2, 3)]
+    for kinds in (("rsa", "../x"), ("../x", "rsa")):
+        with pytest.raises(errors.SshUpdateError, match="is not known"):
+            sshrenewal.RenewKeys(UUIDS, NAMES, UUIDS[:2], NAMES, *kinds, 1024)
+    with pytest.raises(errors.RpcCallError, match="as many names as uuids"):
+        sshrenewal.RenewKeys(UUIDS, NAMES[:2], UUIDS[:2], NAMES, "rsa", "rsa", 1024)
+    assert [cluster.Authorized(number) for number in (1, 2, 3)] == before
+
+
 def test_keys_are_replaced_only_after_every_node_accepts_the_new_ones(cluster: Cluster) -> None:
     """A node is away: nobody's key changes; the old ones stay good, and the next run leaves only new ones."""
     for round_ in range(2):

@@ -416,3 +416,16 @@ def test_nothing_is_made_when_the_others_are_not_free_in_time_or_gone() -> None:
         assert stage.Held() == {"b"} and locks.Names() == {"a", "b", "c"}
         assert not one.Do(locks.is_owned)
         busy.Do(locks.release)
+
+
+def test_nothing_is_made_while_somebody_has_the_whole_set() -> None:
+    stage = _Stage("a", "b")
+    locks = stage.locks
+    with Cast("whole", "renames") as (whole, one):
+        whole.Do(locks.acquire, ALL_SET)
+        assert one.Do(locks.AcquireAndAdd, "a", "d", 0.01) is False
+        assert not one.Do(locks.is_owned) and locks.Names() == {"a", "b"}
+        whole.Do(locks.release)
+        assert one.Do(locks.AcquireAndAdd, "a", "d", 0.01) is True
+        one.Do(locks.release)
+    assert stage.Held() == set()
