@@ -1,7 +1,8 @@
 """What this node was told last of each of its mirrors, so that a call that comes late changes nothing (doc/design-drbd.rst).
 
-``RUN/ext/mirrors/MINOR`` has the disk and the number of the decision that the mirror obeys.  It is gone with the node's
-power, and so are calls that hang.  The file is also the lock under which the mirror is made to obey.
+``RUN/ext/mirrors/MINOR`` has a line for each disk that had the minor, the last one at the end: its UUID and the number of the
+decision that it obeys.  So a late call for a former disk changes nothing for the one that has the minor now.  The file is gone
+with the node's power, and so are calls that hang.  It is also the lock under which the mirror is made to obey.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from ganeti.runtime import protocols
 
 _LIMIT = 4096
+# Disks that had a minor one after the other, and are remembered: as many lines are much shorter than the limit.
+_DISKS = 32
 _LOCK_SECONDS = 30.0
 
 
@@ -39,7 +42,8 @@ def Obeying(name: str, minor: int, uuid: str, number: int | None) -> Iterator[No
     looks.Forget()
     with lock:
         if number is not None:
-            last = _Read(path, uuid)
+            known = _Read(path)
+            last = known.pop(uuid, -1)
             if number < last:
                 raise errors.BlockDeviceError(
                     f"{name}: this call carries decision {number} on which side counts, and this node has obeyed decision"
@@ -47,7 +51,8 @@ def Obeying(name: str, minor: int, uuid: str, number: int | None) -> Iterator[No
                     f" delete {path} on this node and repeat the command"
                 )
             if number > last:
-                lock.Write(f"{uuid} {number}\n".encode())
+                lines = [*known.items(), (uuid, number)][-_DISKS:]
+                lock.Write("".join(f"{disk} {obeyed}\n" for disk, obeyed in lines).encode())
         yield
 
 
@@ -61,7 +66,7 @@ def _WaitFor(name: str, path: str) -> protocols.FileLock:
         ) from err
 
 
-def _Read(path: str, uuid: str) -> int:
-    """Return the number of the decision last obeyed; -1 if there was none on this disk."""
-    words = runtime.ReadFile(path, limit=_LIMIT).split()
-    return int(words[1]) if len(words) == 2 and words[0] == uuid.encode() and words[1].isdigit() else -1
+def _Read(path: str) -> dict[str, int]:
+    """Return the number of the decision last obeyed by each disk; what cannot be understood is left out."""
+    lines = [line.split() for line in runtime.ReadFile(path, limit=_LIMIT).decode(errors="replace").splitlines()]
+    return {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdecimal()}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from simulated import Machine, World
 
-from ganeti import pathutils, runtime
+from ganeti import errors, pathutils, runtime
 from ganeti.storage import decisions, looks
 
 
@@ -31,3 +32,24 @@ def test_one_that_waited_works_alone_and_sees_what_the_one_before_changed() -> N
     assert events == [
         "first sees old", "first ends", "second sees of first", "second ends", "third sees of second", "third ends",
     ]  # fmt: skip
+
+
+def test_a_late_call_for_a_disk_that_had_the_minor_before_changes_nothing_for_its_successor() -> None:
+    machine: Machine = World(1).AddMachine("node1")
+    machine.Call(runtime.MakeDirs, pathutils.RUN_DIR)
+
+    def obey(uuid: str, number: int) -> None:
+        with decisions.Obeying("disk/0", 0, uuid, number):
+            pass
+
+    machine.Call(obey, "former", 4)
+    machine.Call(obey, "present", 5)
+    machine.Call(obey, "never-obeyed", 1)
+    for uuid, number in (("present", 3), ("former", 2)):
+        with pytest.raises(errors.BlockDeviceError, match=f"carries decision {number} .*came late"):
+            machine.Call(obey, uuid, number)
+    machine.Call(obey, "present", 5)
+    for successor in range(200):
+        machine.Call(obey, f"00000000-0000-0000-0000-{successor:012d}", 1)
+    with pytest.raises(errors.BlockDeviceError, match="came late"):
+        machine.Call(obey, f"00000000-0000-0000-0000-{199:012d}", 0)
