@@ -118,15 +118,16 @@ def Views(node_disks: list[Dict]) -> dict[str, Dict]:
         stranger = device.Stranger()
         state = None if number is None else states[driver].get(number)
         if stranger is not None:
-            state = _Nothing(stranger)
+            # One of ours that is linked elsewhere may still be open.
+            state = _Nothing(stranger, state is not None and state.primary)
         if state is not None:
             views[disk.uuid] = dataclasses.asdict(state)
     return views
 
 
-def _Nothing(stranger: str) -> base.MirrorState:
-    """Return the state of a mirror in whose place something else was found."""
-    return base.MirrorState(False, False, False, False, False, incomplete=True, stranger=stranger)
+def _Nothing(stranger: str, is_open: bool) -> base.MirrorState:
+    """Return the state of a mirror in whose place, or at whose other end, something else was found."""
+    return base.MirrorState(False, False, False, False, False, primary=is_open, incomplete=True, stranger=stranger)
 
 
 def Helper() -> str:

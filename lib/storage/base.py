@@ -337,7 +337,8 @@ class MirrorState:
     incomplete: bool = False
     # The state of the local disk in the words of the program; None where it is not known.
     disk: str | None = None
-    # What is there in its place (``Mirror.Stranger``): then everything else says that there is nothing.
+    # What is there in its place (``Mirror.Stranger``): then everything else says that there is nothing,
+    # but for ``primary`` of a device that is this one and has another's link.
     stranger: str | None = None
 
 

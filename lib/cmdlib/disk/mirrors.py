@@ -49,6 +49,14 @@ def Look(
     return {uuid: None if results[uuid].fail_msg else results[uuid].payload for uuid in asked}
 
 
+def LookBriefly(
+    caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk], node_uuid: str
+) -> View | None:
+    """Return what ``Look`` does of one node; None if it does not answer within moments."""
+    result = Briefly(caller, "drbd_views", node_uuid, [{node_uuid: [(tuple(disks), instance)]}])
+    return None if result.fail_msg else result.payload
+
+
 def Glance(caller: Caller, disks: Sequence[objects.Disk], node_uuid: str) -> View | None:
     """Return what a node says of the mirrors if it answers within moments, going by their numbers alone.
 

@@ -33,6 +33,7 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         # What is not as it should be afterwards: the job fails, and is followed by another one after a while only.
         self._stuck: list[str] = []
         self._glances: dict[str, mirrors.View | None] = {}
+        self._views: dict[str, mirrors.View | None] = {}
         view = self._View()
         lone = [disk for disk in self._disks if self._IsLone(disk, view.get(disk.uuid))]
         # What the open side says is true of the writes, whatever was recorded before.
@@ -89,6 +90,17 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
             self._glances[node_uuid] = mirrors.Glance(self, self._disks, node_uuid)
         return self._glances[node_uuid]
 
+    def _IsOpenThere(self, disk: objects.Disk) -> bool:
+        """Return whether the other node has this mirror open; a device of others in its place is none."""
+        other = self._Other(disk)
+        if not (self._Glance(other) or {}).get(disk.uuid, {}).get("primary"):
+            return False
+        # By its number it is open.  A node that does not say what it is may have the mirror there.
+        if other not in self._views:
+            self._views[other] = mirrors.LookBriefly(self, self.instance, self._disks, other)
+        view = self._views[other]
+        return view is None or bool(view.get(disk.uuid, {}).get("primary"))
+
     # --- a frozen primary ---------------------------------------------------------------------------------------------
 
     def _IsLone(self, disk: objects.Disk, state: dict[str, Any] | None) -> bool:
@@ -96,11 +108,10 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         if state is None or not (state["primary"] and state["frozen"]):
             return False
         primary, other = self._Name(self._primary), self._Name(self._Other(disk))
-        glance = self._Glance(self._Other(disk)) or {}
         problem = hint = None
         if not state["local_uptodate"]:
             problem = f"the data on {primary} is not complete: it continues when it is connected to {other} again"
-        elif glance.get(disk.uuid, {}).get("primary"):
+        elif self._IsOpenThere(disk):
             problem = f"it is open on {other} too"
             hint = f"use 'gnt-instance migrate --cleanup {self.instance.name}'"
         if problem is None:
@@ -113,14 +124,14 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         """Return whether a side that was not fenced writes alone, as those that release 3.1 set up do."""
         if not mirrors.IsAlone(state):
             return False
-        glance = self._Glance(self._Other(disk)) or {}
-        if not glance.get(disk.uuid, {}).get("primary"):
+        if not self._IsOpenThere(disk):
             return True
         self.LogWarning(
             f"{disk.iv_name} is open on {self._Name(self._primary)} and on {self._Name(self._Other(disk))}, without a"
             " connection between them",
             hint=f"use 'gnt-instance migrate --cleanup {self.instance.name}'",
         )
+        self._stuck.append(f"{disk.iv_name} is open on both nodes")
         return False
 
     def _GoOnAlone(self, disks: Sequence[objects.Disk], why: str) -> None:

@@ -119,9 +119,11 @@ def test_what_drbdsetup_was_seen_to_print_is_compared_with_the_disk(
 
 def test_a_device_that_is_linked_elsewhere_is_neither_counted_nor_opened(mirror: Pair) -> None:
     one, disk = mirror.one, mirror.one.Disk
-    one.Do("blockdev_close", "", [disk()])
     one.device.ends = "ipv4:192.0.2.1:11000", "ipv4:192.0.2.9:11000"
     mirror.links.Publish()
+    [view] = one.Do("drbd_views", [disk()]).values()
+    assert view["stranger"] and view["primary"], "it is ours, and open"
+    one.Do("blockdev_close", "", [disk()])
     assert one.State()[0] == "Connected", "as far as the kernel knows"
     [view] = one.Do("drbd_views", [disk()]).values()
     assert "minor 0 (resource0)" in view["stranger"] and "192.0.2.9" in view["stranger"] and not view["connected"]

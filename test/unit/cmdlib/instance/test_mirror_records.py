@@ -257,3 +257,38 @@ def test_a_primary_that_was_not_fenced_is_recorded(three: Master) -> None:
     three.cfg.Update(three.snapshot.nodes[primary].Replace(offline=True))
     with pytest.raises(errors.OpPrereqError, match="has been behind since"):
         three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+
+
+@pytest.mark.parametrize("link", ["frozen", "alone"])
+def test_a_foreign_device_in_the_number_does_not_hold_the_guest_up(three: Master, link: str) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    if link == "alone":
+        for device in mirrors.machines[0].devices.values():
+            device.options["fencing"] = "dont-care"
+    mirrors.links.Cut()
+    foreign, own = mirrors.machines[1].devices.values()
+    foreign.data, foreign.resource, foreign.role = "/dev/xenvg/guest", "guest", "Primary"
+    own.role = "Primary"
+    mirrors.links.Publish()
+    with pytest.raises(errors.OpExecError, match=r"disk/1 (stays frozen|is open on both nodes)$"):
+        three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert _Behind(three) == [SECOND, None], "the second one may be open there since a migration was cut off"
+    assert not mirrors.machines[0].devices[0].frozen
+    own.role = "Secondary"
+    mirrors.links.Publish()
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert _Behind(three) == [SECOND, SECOND]
+
+
+def test_a_node_that_does_not_say_whose_the_open_device_is_holds_the_guest_up(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    mirrors.links.Cut()
+    for device in mirrors.machines[1].devices.values():
+        device.role = "Primary"
+    mirrors.links.Publish()
+    three[1].faults["drbd_views"] = "connection timed out"
+    with pytest.raises(errors.OpExecError, match="disk/0 stays frozen; disk/1 stays frozen"):
+        three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert _Behind(three) == [None, None]

@@ -103,6 +103,26 @@ def test_a_job_that_failed_is_followed_by_another_one_after_a_while(three: Maste
     assert kept.Look(10) == [WEB]
 
 
+@pytest.mark.parametrize("fenced", [False, True])
+def test_what_no_job_can_decide_gets_few_jobs(three: Master, fenced: bool) -> None:
+    """As a migration that was cut off leaves it: open on both nodes, without a connection."""
+    mirrors, kept = Mirrors(three), Kept(three)
+    _Add(three)
+    mirrors.machines[1].devices[0].role = "Primary"
+    if not fenced:
+        for machine in mirrors.machines[:2]:
+            machine.devices[0].options["fencing"] = "dont-care"
+    mirrors.links.Cut()
+    began = runtime.Monotonic()
+    for _ in range(60):
+        for _ in kept.Look():
+            with pytest.raises(errors.OpExecError):
+                three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+            kept.states[len(kept.jobs)] = ERROR
+    assert 2 <= len(kept.jobs) <= (runtime.Monotonic() - began) / RETRY_AFTER + 1
+    assert any("migrate --cleanup" in text for text in three.last.messages)
+
+
 def test_which_mirrors_are_looked_at(three: Master) -> None:
     Mirrors(three)
     kept = Kept(three)
