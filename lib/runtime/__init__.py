@@ -212,9 +212,11 @@ def CreateFile(path: str, size: int = 0, mode: int = 0o600) -> None:
     _here.side.CreateFile(path, size, mode)
 
 
-def Truncate(path: str, size: int) -> None:
-    """Set the size of a file, durably; what is added reads as zeros.  A link is not followed."""
-    _here.side.Truncate(path, size)
+def Extend(path: str, size: int) -> None:
+    """Give a file at least ``size`` bytes, durably; what is added reads as zeros.  It never becomes smaller, also if others
+    extend it at the same time.  A link is not followed.
+    """
+    _here.side.Extend(path, size)
 
 
 def ListDir(path: str) -> list[str]:

@@ -168,14 +168,14 @@ class Files:
         inode.Sync()
         disk.SyncFolder(posixpath.dirname(path))
 
-    def Truncate(self, path: str, size: int) -> None:
-        self.world.Reach("Truncate", path)
+    def Extend(self, path: str, size: int) -> None:
+        self.world.Reach("Extend", path)
         if isinstance(self._disk.Find(path, follow=False), Link):
             raise Fail(errno.ELOOP, path)
         inode = self._disk.FindFile(path)
-        inode.Write(inode.data[:size], size, self._disk)
+        inode.Write(inode.data, max(size, inode.size), self._disk)
         self._disk.Changed(path, inode)
-        self.world.Reach("Truncate.sync", path)
+        self.world.Reach("Extend.sync", path)
         self.Durable(path)
         inode.Sync()
 

@@ -416,7 +416,7 @@ class SimNode:
         self.Call(runtime.CreateFile, path, disk.size * _MIB)
 
     def Resize(self, name: str, size: int) -> None:
-        self.Call(runtime.Truncate, f"{fake._DataDir()}/{name}", size * _MIB)
+        self.Call(runtime.Extend, f"{fake._DataDir()}/{name}", size * _MIB)
 
     def LoseDisks(self) -> None:
         """The disks' data is gone, as after a broken drive."""

@@ -259,7 +259,7 @@ class StandInLvm:
             return
         lv.segments += segments
         lv.size += more
-        runtime.Truncate(path, lv.size * MIB)
+        runtime.Extend(path, lv.size * MIB)
 
     def _Vgreduce(self, words: list[str]) -> None:
         group = words[-1]

@@ -152,8 +152,31 @@ def _IsGone(event: qmp.Event, ident: str) -> bool:
 
 
 def Resize(monitor: qmp.Monitor, name: str, disk: objects.Disk, new_size: int) -> None:
+    """Show the guest a disk with ``new_size`` bytes; do nothing if it has as many, as it does for a call that comes late.
+
+    QEMU would make it smaller, and cut a file off.  Nobody else resizes in between: the socket serves one client at a time.
+    """
     content = runfile.Load(name)
     entry = next((each for each in content.disks if each.disk.uuid == disk.uuid), None)
     if entry is None or not entry.disk.hvinfo:
         raise errors.HotplugError(f"Instance {name}: disk {disk.uuid} is not plugged in")
-    monitor.Execute("block_resize", {"node-name": entry.disk.hvinfo["id"], "size": new_size})
+    node = entry.disk.hvinfo["id"]
+    if _Bytes(monitor, name, node) < new_size:
+        monitor.Execute("block_resize", {"node-name": node, "size": new_size})
+
+
+def _Bytes(monitor: qmp.Monitor, name: str, node: str) -> int:
+    """Return the size that a plugged disk has for the guest."""
+    try:
+        sizes = [
+            int(found["image"]["virtual-size"])
+            for found in monitor.Execute("query-named-block-nodes")
+            if found.get("node-name") == node
+        ]
+    except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as err:
+        raise errors.HotplugError(
+            f"Instance {name}: QEMU describes its disks in a way that cannot be read: {err!r}"
+        ) from err
+    if not sizes:
+        raise errors.HotplugError(f"Instance {name}: QEMU does not report the size of disk {node}")
+    return sizes[0]

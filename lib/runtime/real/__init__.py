@@ -24,7 +24,7 @@ _MODULES = {
         "WriteFile",
         "WriteFiles",
         "CreateFile",
-        "Truncate",
+        "Extend",
         "ListDir",
         "Stat",
         "ListStats",

@@ -179,10 +179,13 @@ def CreateFile(path: str, size: int = 0, mode: int = 0o600) -> None:
     SyncDir(os.path.dirname(path))
 
 
-def Truncate(path: str, size: int) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def Extend(path: str, size: int) -> None:
+    # The C library reads where a file system has no such call.
+    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        os.ftruncate(handle, size)
+        if size:
+            # Unlike ftruncate() this cannot make the file smaller; of the disk it takes the last block only.
+            os.posix_fallocate(handle, size - 1, 1)
         os.fsync(handle)
     finally:
         os.close(handle)

@@ -157,6 +157,6 @@ def GrowFile(device: BlockDev, path: str, amount: int, only_check: bool) -> None
     if only_check:
         return
     try:
-        runtime.Truncate(path, runtime.Stat(path).st_size + amount * BLOCK_BYTES)
+        runtime.Extend(path, runtime.Stat(path).st_size + amount * BLOCK_BYTES)
     except OSError as err:
         raise errors.BlockDeviceError(f"{device}: cannot be grown by {amount} MiB: {err.strerror}") from err

@@ -254,6 +254,9 @@ def test_devices_come_and_go_while_the_guest_runs(rig: KvmRig, bridge: str) -> N
         assert len(_Plugged(rig)) == len(before) + 2 and len(_Ports(bridge)) == 1
         os.truncate(str(new_disk.logical_id[1]), 2 << 20)
         driver.ResizeDisk(instance, new_disk, 2 << 20)
+        driver.ResizeDisk(instance, new_disk, 4 << 20)
+        driver.ResizeDisk(instance, new_disk, 3 << 20)
+        assert os.stat(str(new_disk.logical_id[1])).st_size == 4 << 20, "a call that came late"
 
         with_both = instance.Replace(disks_info=(*(instance.disks_info or ()), new_disk), nics=(new_nic,))
         info = driver.MigrationInfo(with_both)

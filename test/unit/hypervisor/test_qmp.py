@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.nodes import MakeNodes
 from support.qmp import GREETING, Peer, Requests, Send
+from unit.hypervisor.test_cmdline import Disk, Hvp, Place
 
 from ganeti import errors
-from ganeti.hypervisor.kvm import qmp
+from ganeti.hypervisor.base import GuestDisk
+from ganeti.hypervisor.kvm import hotplug, layout, qmp, runfile
 
 Start = Callable[[Callable[[socket.socket], None]], Peer]
 
@@ -175,3 +178,58 @@ def test_peers_that_vanish_at_any_moment(start: Start) -> None:
             assert str(err).startswith("QMP ")
         else:
             raise AssertionError("a cut line gave an answer")
+
+
+# --- the size of a disk -------------------------------------------------------------------------------------------------
+
+MIB = 1 << 20
+
+
+def _Resize(start: Start, tmp_path: Path, blocks: Callable[[str], Any], mib: int) -> list[int]:
+    """Return the sizes that a guest is told when a disk of 16 MiB is resized; ``blocks``: the answer about a node's name."""
+    disk, told = Place(Disk()), []
+    assert disk.hvinfo is not None
+    ident = str(disk.hvinfo["id"])
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["execute"] == "query-named-block-nodes":
+            return {"return": blocks(ident)}
+        assert request["execute"] == "block_resize" and request["arguments"]["node-name"] == ident
+        told.append(request["arguments"]["size"] // MIB)
+        return {"return": {}}
+
+    [node] = MakeNodes(tmp_path, "node1")
+    with node:
+        layout.MakeDirs()
+        runfile.Save("web", runfile.RunFile(("kvm",), (), Hvp(), (GuestDisk(disk, "/links/web:0"),)))
+        with qmp.Monitor(start(Polite(answer)).path) as monitor:
+            hotplug.Resize(monitor, "web", disk, mib * MIB)
+    return told
+
+
+@pytest.mark.parametrize("asked, told", [(24, [24]), (16, []), (8, [])])
+def test_a_disk_is_never_made_smaller(start: Start, tmp_path: Path, asked: int, told: list[int]) -> None:
+    """A call may come late, when the disk has been grown again; QEMU would cut its file off."""
+
+    def blocks(ident: str) -> Any:
+        others = {"node-name": "disk-other", "image": {"virtual-size": MIB}}, {"image": {}}
+        return [*others, {"node-name": ident, "image": {"virtual-size": 16 * MIB}}]
+
+    assert _Resize(start, tmp_path, blocks, asked) == told
+
+
+@pytest.mark.parametrize(
+    "found, words",
+    [
+        ([], "does not report the size of disk disk-"),
+        ([{"node-name": None}], "in a way that cannot be read"),
+        ([3], "in a way that cannot be read"),
+        (None, "in a way that cannot be read"),
+    ],
+)
+def test_a_disk_whose_size_is_not_known_is_not_resized(start: Start, tmp_path: Path, found: Any, words: str) -> None:
+    def blocks(ident: str) -> Any:
+        return [{"node-name": ident}] if found == [{"node-name": None}] else found
+
+    with pytest.raises(errors.HotplugError, match=words):
+        _Resize(start, tmp_path, blocks, 24)

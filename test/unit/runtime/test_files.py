@@ -181,12 +181,20 @@ def test_an_image_takes_no_room_until_it_is_written(place: Place) -> None:
     path = place.Path("disk")
     runtime.CreateFile(path, 5 * 1024**3, 0o600)
     assert runtime.Stat(path).st_size == 5 * 1024**3
-    runtime.Truncate(path, 10)
-    assert runtime.ReadFile(path) == bytes(10)
-    runtime.Truncate(path, 12)
-    assert runtime.ReadFile(path) == bytes(12)
     assert 0 < runtime.DiskFree(place.folder) <= runtime.DiskSize(place.folder)
     assert not runtime.IsHeld(path)
+
+
+@Everywhere
+def test_a_file_is_extended_and_never_made_smaller(place: Place) -> None:
+    path = place.Path("disk")
+    runtime.WriteFile(path, b"data")
+    for size, content in ((12, b"data" + bytes(8)), (2, b"data" + bytes(8)), (0, b"data" + bytes(8))):
+        runtime.Extend(path, size)
+        assert runtime.ReadFile(path) == content
+    runtime.CreateFile(place.Path("image"), 10)
+    runtime.Extend(place.Path("image"), 5 * 1024**3)
+    assert runtime.Stat(place.Path("image")).st_size == 5 * 1024**3
 
 
 @Everywhere

@@ -385,6 +385,21 @@ def test_growing(mirror: Pair) -> None:
     one.Fail("cannot be grown to 80 MiB.*both nodes", "blockdev_grow", one.Disk(size=72), 8, False, False, False)
 
 
+def test_a_late_call_to_grow_makes_nothing_smaller(mirror: Pair) -> None:
+    """It hung before it had the kernel resize the device; its job failed, and the disk was grown again meanwhile."""
+    for side in (mirror.one, mirror.two):
+        side.Do("blockdev_grow", side.Disk(), 16, False, True, False)
+    one, two = mirror.one, mirror.two
+    late = one.Disk()
+    one.Do("blockdev_grow", late, 8, False, False, False)
+    one.Do("blockdev_grow", one.Disk(size=72), 8, False, False, False)
+    one.Do("blockdev_grow", late, 8, False, False, False)
+    assert [side.device.size for side in (one, two)] == [80, 80]
+    one.Do("drbd_follow", [one.Disk("behind", decision=2)])
+    one.Fail("came late", "blockdev_grow", one.Disk(size=80, decision=1), 8, False, False, False)
+    assert one.device.size == 80
+
+
 def test_a_growth_that_was_cut_off(mirror: Pair) -> None:
     """As the kernel does it: the side that comes back with the size recorded is refused, and does not grow alone."""
     one, two = mirror.one, mirror.two
