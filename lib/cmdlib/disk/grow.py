@@ -167,10 +167,27 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         # Others may look at the instance and use its nodes from now on, while heavy work on the disks stays ours.
         ReleaseLocks(self, locking.LEVEL_NODE)
         self.glm.downgrade(locking.LEVEL_INSTANCE)
-        self._TellGuest(disk)
         if wipe:
-            WipeDisks(self, instance, [(disk, old_size)])
+            self._Wipe(disk, old_size)
+        self._TellGuest(disk)
         self._Settle(disk)
+
+    def _Wipe(self, disk: objects.Disk, start: int) -> None:
+        """Wipe a disk from a MiB on, which the guest is not shown yet: it may write there as soon as it is."""
+        try:
+            WipeDisks(self, self.instance, [(disk, start)])
+        except errors.OpExecError as err:
+            instance = self.current
+            name, node = instance.name, self._Name(instance.primary_node)
+            if not instance.disks_active:
+                ShutdownDisks(self, instance, [disk])
+            raise errors.OpExecError(
+                f"{err}. Disk {self.op.disk} of instance {name} has {disk.size} MiB now; what was there before may still be"
+                f" in those behind {start} MiB, and a running guest does not see them before its next start",
+                hint=f"when 'gnt-cluster command -n {node} pgrep dd' shows that the node does not wipe any longer, use"
+                f" 'gnt-instance grow-disk --absolute {name} {instance.disks.index(disk.uuid)} {disk.size}m' to show the guest"
+                " the new size; that does not wipe what is left",
+            ) from err
 
     def _RealSize(self) -> int:
         """Return the device's real size, which may be larger than recorded: all behind its old end is to be wiped."""

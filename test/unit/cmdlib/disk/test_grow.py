@@ -88,6 +88,37 @@ def test_the_new_part_is_wiped(filed: Master) -> None:
     assert min(offsets) == 10240 and filed[0].devices[NameOf(_Disk(filed))].wiped == 11240
 
 
+def test_the_guest_sees_the_new_part_after_it_was_wiped(filed: Master) -> None:
+    """It may write there at once, and would find zeros later."""
+    filed.cfg.Update(filed.snapshot.cluster.Replace(prealloc_wipe_disks=True))
+    _Grow(filed, 100)
+    calls = [name for name in filed[0].calls if name in ("blockdev_grow", "resize_disk", "blockdev_wipe")]
+    assert calls == ["blockdev_grow", "blockdev_grow", "blockdev_grow", "blockdev_wipe", "resize_disk"]
+
+
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("failing", ["blockdev_wipe", "blockdev_pause_resume_sync"])
+def test_the_guest_does_not_see_what_may_still_be_wiped(filed: Master, failing: str, running: bool) -> None:
+    """A call that was not answered may be at work for a while."""
+    filed.cfg.Update(filed.snapshot.cluster.Replace(prealloc_wipe_disks=True))
+    if not running:
+        filed.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    filed[0].faults[failing] = "no answer"
+    with pytest.raises(errors.OpExecError, match="no answer") as caught:
+        _Grow(filed, 1000)
+    assert "has 11240 MiB now; what was there before may still be in those behind 10240 MiB" in str(caught.value)
+    assert "resize_disk" not in filed[0].calls and _Disk(filed).size == _Size(filed) == 11240
+    assert running or not filed[0].devices[NameOf(_Disk(filed))].assembled
+    hint = str(caught.value.hint)
+    assert f"'gnt-instance grow-disk --absolute {WEB} 0 11240m'" in hint
+    assert "'gnt-cluster command -n node1.example.org pgrep dd'" in hint
+    filed[0].faults.clear()
+    _Grow(filed, 11240, absolute=True)
+    assert ("resize_disk" in filed[0].calls) is running and _Size(filed) == 11240
+    if running:
+        assert filed[0].arguments["resize_disk"][2] == 11240 << 20
+
+
 def test_others_get_the_nodes_while_it_is_wiped(filed: Master) -> None:
     filed.cfg.Update(filed.snapshot.cluster.Replace(prealloc_wipe_disks=True))
     held: dict[str, Any] = {}
