@@ -13,6 +13,7 @@ from ganeti.params import disk as disk_params
 
 if TYPE_CHECKING:
     from ganeti import objects
+    from ganeti.rpc import RpcResult
 
 _DISKLESS, _OUTDATED = "Diskless", "Outdated"
 
@@ -68,13 +69,32 @@ class Copies:
         """
         self._SetUpAndJudge(mirrors.Mirrors(self._disks), excused, feedback)
 
+    def CheckKnown(self) -> None:
+        """Raise OpExecError if the node says that a copy is missing, incomplete or outdated; what it does not say is no reason.
+
+        Disks that are not set up there are for as long as it takes to look.
+        """
+        disks = mirrors.Mirrors(self._disks)
+        view = self._View(disks) or {}
+        idle = [disk for disk in disks if disk.uuid not in view]
+        try:
+            for disk in idle:
+                self._SetUp(disk)
+            if idle:
+                view = self._View(disks) or view
+            for disk in disks:
+                if disk.uuid in view:
+                    # Where the record says that the other side is behind, this one counts even if it is marked as outdated.
+                    chosen = mirrors.Names(disk, self._source.uuid)
+                    self._Judge(disk, view[disk.uuid], chosen, Unit(self._caller).LogInfo)
+        finally:
+            self._TakeDown(idle)
+
     def _SetUpAndJudge(self, disks: Sequence[objects.Disk], excused: bool, feedback: Callable[[str], None]) -> None:
-        caller, instance = self._caller, self._instance
         try:
             for disk in disks:
-                result = caller.rpc.call_blockdev_assemble(self._node_uuid, (disk, instance), instance, False, 0)
-                result.Raise(
-                    f"Disk {disk.iv_name} of instance {instance.name} cannot be set up on {self._ROLE} {self._node}"
+                self._SetUp(disk).Raise(
+                    f"Disk {disk.iv_name} of instance {self._instance.name} cannot be set up on {self._ROLE} {self._node}"
                 )
             view = self._View(disks) if disks else {}
             if view is None:
@@ -82,9 +102,19 @@ class Copies:
             for disk in disks:
                 self._Judge(disk, view.get(disk.uuid), excused, feedback)
         finally:
-            for disk in disks:
-                result = caller.rpc.call_blockdev_shutdown(self._node_uuid, (disk, instance))
-                result.Warn(f"Could not shutdown block device {disk.iv_name} on {self._node}", Unit(caller).LogWarning)
+            self._TakeDown(disks)
+
+    def _SetUp(self, disk: objects.Disk) -> RpcResult:
+        """Activate a disk without opening it."""
+        instance = self._instance
+        return self._caller.rpc.call_blockdev_assemble(self._node_uuid, (disk, instance), instance, False, 0)
+
+    def _TakeDown(self, disks: Sequence[objects.Disk]) -> None:
+        for disk in disks:
+            result = self._caller.rpc.call_blockdev_shutdown(self._node_uuid, (disk, self._instance))
+            result.Warn(
+                f"Could not shutdown block device {disk.iv_name} on {self._node}", Unit(self._caller).LogWarning
+            )
 
     def _Silent(self) -> errors.OpExecError:
         return errors.OpExecError(
@@ -176,3 +206,21 @@ class KeptCopies(Copies):
 
     def _WhenSilent(self) -> str:
         return "try again when it does; 'gnt-cluster verify' names what is wrong with that node"
+
+
+class ChosenCopies(KeptCopies):
+    """Those of the primary node, when an administrator says that they count and the ones on the secondary node do not."""
+
+    def _Effect(self) -> str:
+        return f"the copy on node {self._source.name} is needed and is not given up"
+
+    def _Renew(self) -> str:
+        command = f"'gnt-instance failover {self._instance.name}'"
+        return f"{self._WhenBack()}use {command}, which uses the copy on node {self._source.name}"
+
+    def _Fill(self) -> str:
+        return self._Renew()
+
+    def _GiveUp(self) -> str:
+        command = f"'gnt-instance startup --force {self._instance.name}'"
+        return f"if node {self._source.name} is lost for good, {command} uses the older data"

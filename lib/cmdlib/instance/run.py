@@ -16,6 +16,7 @@ from ganeti.cmdlib.common import (
     InstanceInfo,
 )
 from ganeti.cmdlib.disk import mirrors
+from ganeti.cmdlib.disk.copies import ChosenCopies
 from ganeti.cmdlib.disk.devices import AssembleDisks, ShutdownDisks, StartDisks, WaitForSync
 from ganeti.cmdlib.instance.base import (
     DOWN,
@@ -366,6 +367,8 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
         instance = self.instance
         if self._behind is not None:
             disks = mirrors.Mirrors(self.snapshot.InstanceDisks(instance))
+            # It is for a split brain, in which neither side may be able to speak for itself.
+            ChosenCopies(self, instance, instance.primary_node, self._behind.uuid).CheckKnown()
             mirrors.RecordBehind(self, instance, disks, self._behind.uuid)
         assembled = AssembleDisks(self, instance, ignore_size=self.op.ignore_size)
         if not assembled.all_well:

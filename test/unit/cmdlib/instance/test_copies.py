@@ -170,3 +170,46 @@ def test_a_primary_that_is_lost_while_the_other_side_is_not_set_up(three: Master
     with pytest.raises(errors.OpExecError, match=words):
         stopped.FailOver()
     assert stopped.Primary() == THERE and all(disk.behind is None for disk in stopped.Disks())
+
+
+# --- an administrator chooses the primary's side --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["Diskless", "Inconsistent", "Outdated"])
+def test_the_other_side_is_not_given_up_for_one_without_the_data(three: Master, state: str) -> None:
+    """Nothing runs, so no node knows of the data before somebody looks; the other side is the only good one."""
+    stopped = Stopped(three)
+    stopped.FailOver()
+    if state == "Diskless":
+        stopped.LoseVolume()
+    else:
+        stopped.Mark(state)
+    with pytest.raises(errors.OpExecError) as caught:
+        three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, behind="node1"))
+    assert f"Disk disk/0 of instance {WEB} is {state} on primary node {THERE}" in str(caught.value)
+    assert f"'gnt-instance failover {WEB}', which uses the copy on node {HERE}" in str(caught.value.hint)
+    assert all(disk.behind is None for disk in stopped.Disks()) and stopped.mirrors.States() == [[], [], []]
+    stopped.FailOver()
+    three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    assert stopped.Primary() == HERE and [role for _, role, _ in stopped.mirrors.States()[0]] == ["Primary"] * 2
+
+
+def test_an_outdated_side_may_be_chosen_when_the_record_says_that_it_counts(three: Master) -> None:
+    stopped = Stopped(three)
+    stopped.Mark("Outdated")
+    three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    stopped.mirrors.links.Cut()
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    stopped.Mark("Outdated")
+    stopped.FailOver(accept=True)
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, behind="node1"))
+    assert [role for _, role, _ in stopped.mirrors.States()[1]] == ["Primary"] * 2
+
+
+def test_a_node_that_does_not_say_how_its_side_is_may_be_chosen(three: Master) -> None:
+    """It is for a split brain: what cannot be seen is the administrator's to know."""
+    stopped = Stopped(three)
+    three[0].faults["drbd_views"] = "it hangs"
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, behind="node2"))
+    assert all(disk.behind is not None for disk in stopped.Disks())
