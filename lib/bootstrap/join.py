@@ -108,7 +108,7 @@ def SetUpNode(machine: Machine, root_key: tuple[str, int] | None, tell: Callable
 
 def _PrepareData(machine: Machine, join: dict[str, Any], key_type: str, key_bits: int) -> dict[str, Any]:
     """Return the object that ``prepare-node-join`` reads: no private key but those of the SSH daemon leaves this node."""
-    host_keys = _HostKeys(join[joindata.CLUSTER_NAME])
+    host_keys = _HostKeys(machine, join[joindata.CLUSTER_NAME])
     known = _KnownKeys()
     # The key that it had as a node before must not be accepted again.
     candidates = set(_CandidateUuids(join)) - {machine.uuid}
@@ -118,7 +118,7 @@ def _PrepareData(machine: Machine, join: dict[str, Any], key_type: str, key_bits
         raise errors.OpPrereqError(
             f"Root of this node has no SSH key of type {key_type} in {ssh.UserKeyFiles(key_type)[1]}",
             errors.ECODE_STATE,
-            hint=f"copy it from another master candidate; 'gnt-node show-join-data {machine.name}' is the way without SSH",
+            hint=f"copy it from another master candidate; {_WithoutSsh(machine)}",
         )
     if not any(ssh.HasKey(own, keys) for keys in authorized.values()):
         authorized["master"] = [own]
@@ -141,7 +141,7 @@ def _KnownKeys() -> dict[str, list[str]]:
         raise errors.OpPrereqError(f"The list of SSH keys is damaged: {err}", errors.ECODE_ENVIRON) from err
 
 
-def _HostKeys(cluster: str) -> list[list[str]]:
+def _HostKeys(machine: Machine, cluster: str) -> list[list[str]]:
     """Return this node's host keys as ``[kind, private, public]``; OpPrereqError unless they are the cluster's.
 
     A machine with others would be reached by no node, and neither is this one.
@@ -156,23 +156,27 @@ def _HostKeys(cluster: str) -> list[list[str]]:
         private, public = (runtime.ReadText(path, _LIMIT) for path in paths)
         shared = [key for key in expected if key.split()[0] == (public.split() or [""])[0]]
         if shared and not any(ssh.SameKey(key, public) for key in shared):
-            raise _NotTheCluster(f"The SSH host key of this node ({paths[1]}) is not that of the cluster")
+            raise _NotTheCluster(machine, f"The SSH host key of this node ({paths[1]}) is not that of the cluster")
         if shared:
             known.append(kind)
         found.append([kind, private, public])
     if not known:
-        raise _NotTheCluster(f"No SSH host key of this node is in {pathutils.SSH_KNOWN_HOSTS_FILE}")
+        raise _NotTheCluster(machine, f"No SSH host key of this node is in {pathutils.SSH_KNOWN_HOSTS_FILE}")
     return found
 
 
-def _NotTheCluster(text: str) -> errors.OpPrereqError:
+def _NotTheCluster(machine: Machine, text: str) -> errors.OpPrereqError:
     private, public = pathutils.SshHostKey("rsa")
     return errors.OpPrereqError(
         text,
         errors.ECODE_STATE,
         hint=f"copy {private} and {public} from another node or a backup, then run '{pathutils.DAEMON_UTIL} reload-ssh-keys';"
-        " no node reaches this one by SSH meanwhile",
+        f" no node reaches this one by SSH meanwhile; {_WithoutSsh(machine)}",
     )
+
+
+def _WithoutSsh(machine: Machine) -> str:
+    return f"'gnt-node show-join-data {machine.name}' is the way without SSH"
 
 
 def _CandidateUuids(join: dict[str, Any]) -> list[str]:
@@ -199,7 +203,7 @@ def _AtTerminal(machine: Machine, program: str, data: dict[str, Any]) -> None:
             f"{program} did not run to its end on {machine.name} as {login}: exit code {code}, the reason is above",
             errors.ECODE_ENVIRON,
             hint=f"'ssh {_PortOption(machine)}{login}' must log in from here, and this release be installed there; '--no-ssh-key-check' accepts a"
-            f" host key that is not known; 'gnt-node show-join-data {machine.name}' is the way without SSH",
+            f" host key that is not known; {_WithoutSsh(machine)}",
         )
 
 

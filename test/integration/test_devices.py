@@ -78,7 +78,7 @@ def test_the_life_of_a_disk(cluster: RealCluster) -> None:
 
     code, _, err = _Run(cluster, "replace-disks", "-a", NAME)
     assert code == 1
-    assert "DRBD" in err
+    assert "no second copy to rebuild from" in err
 
     _Must(cluster, "modify", "--disk", "data:remove", NAME)
     assert _Facts(cluster)["disk.sizes"] == [3072]

@@ -84,6 +84,8 @@ def test_a_disk_that_is_gone(cluster: RealCluster, usual: set[str]) -> None:
     usual = set(Findings(cluster))
     assert not [line for line in usual if "DISK" in line]
     [path] = glob.glob(f"{cluster.files}/**/*.disk0", recursive=True)
+    # Where disks lie, a file that belongs to nothing would be reported as well.
+    away = f"{cluster.files}.away"
     where = f"instance:web.example.com:disk/0 on node {node.name}: "
     for code, change in (
         ("EINSTANCEFAULTYDISK", "OP_INSTANCE_STARTUP"),
@@ -91,10 +93,10 @@ def test_a_disk_that_is_gone(cluster: RealCluster, usual: set[str]) -> None:
     ):
         Run(cluster, OP_ID=change, instance_name="web.example.com", force=False)
         assert set(Findings(cluster)) == usual
-        os.rename(path, path + ".away")
+        os.rename(path, away)
         [found] = set(Findings(cluster)) - usual
         assert found.startswith(f"ERROR:{code}:{where}"), change
         # verify-disks looks at disks in use only.
         missing = {"web.example.com": [[node.uuid, path]]} if change == "OP_INSTANCE_STARTUP" else {}
         assert Run(cluster, OP_ID="OP_GROUP_VERIFY_DISKS", group_name="default") == [{}, [], missing]
-        os.rename(path + ".away", path)
+        os.rename(away, path)

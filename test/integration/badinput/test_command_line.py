@@ -232,9 +232,6 @@ NEVER_FORCED = {("gnt-instance", "modify")}
 
 # What 3.1 answers with success: (program, command, destination of the option or kind of the argument).
 SUCCESS = {
-    ("gnt-cluster", "command", "group_name"),
-    ("gnt-cluster", "copyfile", "group_name"),
-    ("gnt-cluster", "copyfile", "nodes"),
     ("gnt-filter", "info", "filter"),
     ("gnt-group", "info", "group"),
     ("gnt-group", "show-ispecs-cmd", "group"),

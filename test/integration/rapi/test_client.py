@@ -176,7 +176,7 @@ def test_disks(client: Noting, cluster: RealCluster) -> None:
             os.unlink(os.path.join(path, file))
     client.Done(client.RecreateInstanceDisks(name, disks=[0]))
     client.Done(client.ReinstallInstance(name, os="mini+default", no_startup=True))
-    client.Fails(client.ReplaceInstanceDisks(name, disks=[0], mode="replace_on_primary"), "DRBD8")
+    client.Fails(client.ReplaceInstanceDisks(name, disks=[0], mode="replace_on_primary"), "no second copy")
     for call in (
         lambda: client.PrepareExport(name, "local"),
         lambda: client.ExportInstance(name, "local", cluster[1].name, shutdown=False),

@@ -49,14 +49,14 @@ def test_a_failure_shows_what_the_program_said_and_what_to_do(place: Path) -> No
 
 
 def test_rubbish_and_megabytes_are_no_answer(place: Path) -> None:
-    _Refused(_Program(place, "echo '<html>'"), "not valid JSON", "<html>")
+    _Refused(_Program(place, "echo '<html>'"), "did not print valid JSON", "<html>")
     text = _Refused(_Program(place, "head -c 3000000 /dev/zero | tr '\\0' x"), "more than 64 KiB")
     assert len(text) < 400
     text = _Refused(_Program(place, "head -c 3000000 /dev/zero | tr '\\0' x >&2; exit 1"), "[...] xxx")
     assert len(text) < 3000
-    _Refused(_Program(place, "printf '\\377\\376'"), "not valid JSON")
+    _Refused(_Program(place, "printf '\\377\\376'"), "did not print valid JSON")
     # Deeper than a reader of JSON can go.
-    _Refused(_Program(place, "head -c 60000 /dev/zero | tr '\\0' '['"), "not valid JSON")
+    _Refused(_Program(place, "head -c 60000 /dev/zero | tr '\\0' '['"), "did not print valid JSON")
 
 
 def test_only_a_program_that_nobody_else_can_change_is_run(place: Path) -> None:
