@@ -114,13 +114,20 @@ class Peer:
     # How far the last call got that brought nothing; a node that answers nonsense accepts connections.
     failure: Failure = Failure.NOT_SENT
     silent_since: float = 0.0
+    # Since when each of its answers says that it failed, as with a full disk; None: the last call was not answered.
+    failing_since: float | None = None
 
     def Failed(self, now: float, text: str, failure: Failure | None = None) -> None:
+        """Note a call that brought nothing; ``failure`` None: it was answered."""
         self.busy = False
         self.copy = None
         self.known = False
         self.last_error = text
         self.failure = failure or Failure.SILENT
+        if failure is not None:
+            self.failing_since = None
+        elif self.failing_since is None:
+            self.failing_since = now
         if not self.silent:
             self.silent = True
             self.silent_since = now
@@ -133,6 +140,10 @@ class Peer:
         """Return for how many seconds it has not answered."""
         return now - self.silent_since if self.silent else 0.0
 
+    def FailingFor(self, now: float) -> float:
+        """Return for how many seconds it has answered nothing but that it failed."""
+        return 0.0 if self.failing_since is None else now - self.failing_since
+
     def HasSaid(self, store: str, last: Position) -> bool:
         """Return whether an answer says only what was known when the call was made."""
         return self.known and store == self.store_id and last == self.confirmed
@@ -144,6 +155,7 @@ class Peer:
         self.busy = False
         self.known = True
         self.silent = self.follows_other = False
+        self.failing_since = None
         self.retry_at = 0.0
         self.last_error = ""
 

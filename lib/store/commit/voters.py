@@ -26,6 +26,9 @@ RECONCILE_SECONDS = 10.0
 READY_FOR = 10.0
 """Seconds that a patient step's node is given to become ready again when it falls behind."""
 
+FAILING_FOR = 30.0
+"""Seconds for which a node may answer that it failed to take its copy, before the step is given up."""
+
 
 @dataclass
 class VoterStep:
@@ -107,7 +110,7 @@ class VoterSteps:
             if step.patient and self._After(step, voters) is not None:
                 # The deadline is the node's, and the node is ready: only the quorum is missing.
                 step.deadline = max(step.deadline, now + READY_FOR)
-            if not step.own_affair and now >= step.deadline:
+            if not step.own_affair and (now >= step.deadline or self._FailsForLong(step, now)):
                 error = self._TookTooLong(step)
                 self.Drop(step)
                 step.done(error)
@@ -116,6 +119,11 @@ class VoterSteps:
             self._reconcile_at = now + RECONCILE_SECONDS
             if not busy:
                 self._Reconcile(voters)
+
+    def _FailsForLong(self, step: VoterStep, now: float) -> bool:
+        """Return whether a node that is to come in keeps saying that it failed: a full disk is not repaired by waiting."""
+        peer = self._sender.peers.get(step.uuid)
+        return step.add is not None and peer is not None and peer.learner and peer.FailingFor(now) > FAILING_FOR
 
     def _TookTooLong(self, step: VoterStep) -> StoreError:
         peer = self._sender.peers.get(step.uuid)

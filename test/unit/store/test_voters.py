@@ -15,7 +15,7 @@ from ganeti.store import Epoch, Member, NodeStore, Position, Rows, StoreError, V
 from ganeti.store.base import NOWHERE, Line, VoterSet
 from ganeti.store.commit.peers import LONG_RETRY_SECONDS, LONG_SILENT, RETRY_SECONDS, Copy, LearnerNeeds, Peer, Sender
 from ganeti.store.commit.tally import Tally
-from ganeti.store.commit.voters import READY_FOR, RECONCILE_SECONDS, CheckReach, VoterStep, VoterSteps
+from ganeti.store.commit.voters import FAILING_FOR, READY_FOR, RECONCILE_SECONDS, CheckReach, VoterStep, VoterSteps
 
 E1, E2 = Epoch(1, "a"), Epoch(2, "b")
 
@@ -172,6 +172,39 @@ def test_who_waits_for_a_node_that_gets_no_copy_is_told_why_in_time() -> None:
     assert "(it took too long)" in told["add 3"][0]
     assert told["remove 4"][0].startswith("node n4 is still a voter:") and told["remove 9"][0].startswith("node u9 is")
     assert made.peers["u2"].leaving
+
+
+@OnMachine
+def test_who_waits_for_a_node_that_keeps_answering_with_an_error_is_told_soon() -> None:
+    made = Steps(peer(2, learner=True), peer(3, learner=True), peer(4, learner=True), peer(5))
+    for number in (2, 3, 4, 5):
+        made.Want(add=number, patient=number == 2, deadline=runtime.Monotonic() + 300)
+    made.Want(remove=5, deadline=runtime.Monotonic() + 300)
+    for _ in range(4):
+        now = runtime.Monotonic()
+        for number in (2, 3, 5):
+            made.peers[f"u{number}"].Failed(now, "database or disk is full")
+        # One that is away may be starting, and then has to be given its time.
+        made.peers["u4"].Failed(now, "no route to host", Failure.UNREACHABLE)
+        made.steps.Look(voters(1, 5), busy=False)
+        runtime.Sleep(FAILING_FOR / 4)
+    assert made.ends == [], "a disk that is cleaned up within half a minute is early enough"
+    made.peers["u3"].Failed(runtime.Monotonic(), "refused", Failure.REFUSED)
+    made.peers["u3"].Failed(runtime.Monotonic(), "database or disk is full")
+    runtime.Sleep(1)
+    made.steps.Look(voters(1, 5), busy=False)
+    [(name, error)] = made.ends
+    assert name == "add 2" and "copy of the store (database or disk is full); nothing was changed" in str(error)
+    assert made.peers["u2"].leaving
+
+
+@OnMachine
+def test_an_answer_that_makes_sense_ends_a_row_of_errors() -> None:
+    failing = peer(2, learner=True)
+    failing.Failed(1.0, "disk full")
+    failing.Heard()
+    failing.Failed(50.0, "disk full")
+    assert failing.FailingFor(60.0) == pytest.approx(10.0)
 
 
 @OnMachine
