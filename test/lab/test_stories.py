@@ -22,7 +22,7 @@ from lab.stage import Stage, Teller
 # Played in every run: the two promises that people choose mirrors for.
 ALWAYS = ("mirror_primary_dies", "mirror_migrate")
 # Too long for a run of all tests: a machine boots or daemons start in their middle, or there are many repetitions.
-BY_HAND = ("mirror_migrate_often", "mirror_secondary_dies", "mirror_both_die")
+BY_HAND = ("mirror_migrate_often", "mirror_link_cut_often", "mirror_secondary_dies", "mirror_both_die")
 # All stories that begin like this, too.
 BY_HAND_PREFIXES = ("group_", "interrupted_", "nested_")
 # Of machines that become a cluster: played on light machines.  In virtual ones, and by the README's own commands, they are
