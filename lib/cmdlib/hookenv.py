@@ -105,7 +105,7 @@ def _DiskEnv(snapshot: objects.Snapshot, disk: Any) -> dict[str, Any]:
     if not disk.logical_id:
         return env
     env["DEV_TYPE"] = disk.dev_type
-    env.update(disk_params.TEMPLATES[disk.dev_type].HookEnv(disk, snapshot.NodeName))
+    env.update(disk_params.Of(disk).HookEnv(disk, snapshot.NodeName))
     return env
 
 

@@ -62,8 +62,8 @@ class Instances(Values):
             renamed = instance.Replace(name=new_name)
             draft.Put(renamed)
             for dev in draft.root.InstanceDisks(renamed):
-                if dev.dev_type in disk.With(name_in_path=True):
-                    draft.Put(dev.Replace(logical_id=_RenamedPath(dev, old_name, new_name)))
+                if disk.Of(dev).name_in_path:
+                    draft.Put(_InDirectoryOf(dev, old_name, new_name))
             draft.BumpCluster()
             return renamed
 
@@ -245,14 +245,11 @@ def _PutBehind(draft: Draft, dev: objects.Disk, node_uuid: str | None) -> object
     return draft.Touch(dev.Decide(record))
 
 
-def _RenamedPath(dev: objects.Disk, old_name: str, new_name: str) -> tuple[Any, ...]:
-    """Turn ``[driver, DIR/old/file]`` into ``[driver, DIR/new/file]``; a path of another shape stays."""
-    driver, path = dev.logical_id
-    folder, name = posixpath.split(path)
+def _InDirectoryOf(dev: objects.Disk, old_name: str, new_name: str) -> objects.Disk:
+    """Turn ``DIR/old/file`` into ``DIR/new/file``; a path of another shape stays."""
+    folder, name = posixpath.split(disk.Of(dev).Place(dev))
     parent, owner = posixpath.split(folder)
-    if owner != old_name:
-        return dev.logical_id
-    return (driver, posixpath.join(parent, new_name, name))
+    return dev if owner != old_name else disk.Of(dev).At(dev, posixpath.join(parent, new_name, name))
 
 
 def _Attach(draft: Draft, inst_uuid: str, disk_uuid: str, index: int) -> objects.Instance:

@@ -119,7 +119,7 @@ def _PrimaryGroup(context: Context, inst: Any) -> Any:
 def _DiskUsage(context: Context, inst: Any) -> int:
     disks = _Disks(context, inst)
     # A reserved disk may have neither.
-    return sum((d.size or 0) + (disk_params.TEMPLATES[d.dev_type].overhead if d.dev_type else 0) for d in disks)
+    return sum((d.size or 0) + (disk_params.Of(d).overhead if d.dev_type else 0) for d in disks)
 
 
 def _Nic(context: Context, nic: Any) -> Any:

@@ -101,8 +101,9 @@ def _Disk(instance: objects.Instance, disk: objects.Disk) -> dict[str, Any]:
         "FRONTEND_TYPE": instance.hvparams.get("disk_type"),
         "BACKEND_TYPE": "block",
     }
-    if disk_params.TEMPLATES[disk.dev_type].file_based:
-        values["BACKEND_TYPE"] = f"file:{disk.logical_id[0]}"
+    template = disk_params.Of(disk)
+    if template.file_based:
+        values["BACKEND_TYPE"] = f"file:{template.Source(disk)}"
     return values
 
 

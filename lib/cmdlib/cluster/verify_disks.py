@@ -155,7 +155,7 @@ class LUGroupVerifyDisks(NoHooksLU[opcodes.OpGroupVerifyDisks]):
         for found in findings:
             if found.problem is not None:
                 disk = snapshot.InstanceDisks(found.instance)[found.number]
-                missing.setdefault(found.instance.name, []).append([found.node, str(disk.logical_id[1])])
+                missing.setdefault(found.instance.name, []).append([found.node, disk_params.Of(disk).Place(disk)])
 
     def _AskMirrors(
         self, active: Sequence[objects.Instance], can_tell: set[str], bad_nodes: dict[str, str], sleeping: set[str]

@@ -162,7 +162,7 @@ def _ReportMissing(report: Report, snapshot: objects.Snapshot, node: str, name: 
         report.Error("EINSTANCEMISSINGDISK", NODE, node, f"volume {name} of the detached disk {disk.uuid} is missing")
         return
     instance = snapshot.instances[owner].name
-    if disk_params.TEMPLATES[disk.dev_type].mirror == disk_params.INTERNAL:
+    if disk_params.Of(disk).mirror == disk_params.INTERNAL:
         cure = f"'gnt-instance replace-disks -a {instance}' makes it again from the other node's copy"
     elif disk.adopts is not None:
         cure = (
@@ -186,7 +186,7 @@ def CheckExclusive(report: Report, snapshot: objects.Snapshot, instance: objects
     if not exclusive:
         return
     for index, disk in enumerate(snapshot.InstanceDisks(instance)):
-        template = disk_params.TEMPLATES[disk.dev_type]
+        template = disk_params.Of(disk)
         report.ErrorIf(
             not template.exclusive_storage,
             "EINSTANCEUNSUITABLENODE",

@@ -143,7 +143,5 @@ def CheckFiles(
 
 def _Paths(disks: Iterable[objects.Disk]) -> list[str]:
     return [
-        str(disk.logical_id[1])
-        for disk in disks
-        if not disk.forthcoming and disk_params.TEMPLATES[disk.dev_type].name_in_path
+        disk_params.Of(disk).Place(disk) for disk in disks if not disk.forthcoming and disk_params.Of(disk).name_in_path
     ]

@@ -113,7 +113,7 @@ class Conversion:
                 size=disk.size,
                 mode=disk.mode,
                 name=disk.name,
-                vg=disk.logical_id[0] if disk_params.TEMPLATES[self._old].volume else None,
+                vg=disk_params.Of(disk).Source(disk) if disk_params.TEMPLATES[self._old].volume else None,
                 provider=ext.get("provider"),
                 ext={key: value for key, value in ext.items() if key != "provider"},
             )
@@ -204,9 +204,9 @@ class Conversion:
         KeptCopies(lu, instance, instance.primary_node, secondary).CheckIdle(False, feedback)
         self._TakeDown()
         new_disks = [
-            disk.children[0].Replace(
-                mode=disk.mode, name=disk.name, iv_name=disk.iv_name, nodes=[instance.primary_node], params={}
-            )
+            disk_params.Of(disk)
+            .Data(disk)
+            .Replace(mode=disk.mode, name=disk.name, iv_name=disk.iv_name, nodes=[instance.primary_node], params={})
             for disk in old_disks
         ]
         self._Store(new_disks)
@@ -221,10 +221,11 @@ class Conversion:
         feedback("Removing unneeded volumes on the primary node...")
         for disk in old_disks:
             # The mirror itself and its metadata; the data volume is the instance's disk now.
-            left = disk.Replace(children=[disk.children[1]])
+            metadata = disk_params.MirrorOf(disk).Metadata(disk)
+            left = disk.Replace(children=[metadata])
             result = lu.rpc.call_blockdev_shutdown(instance.primary_node, (disk, instance))
             if not result.fail_msg:
-                result = lu.rpc.call_blockdev_remove(instance.primary_node, (disk.children[1], instance))
+                result = lu.rpc.call_blockdev_remove(instance.primary_node, (metadata, instance))
             result.Warn(
                 f"Could not remove metadata for {disk.iv_name} on node {result.node_name}, continuing anyway",
                 functools.partial(lu.LogWarning, hint=RemovalByHand(left, instance.primary_node)),
@@ -276,5 +277,4 @@ def _OnVolumeOf(old: objects.Disk, new: objects.Disk) -> objects.Disk:
 
     Were it renamed, a master that dies then would leave data that no disk names, and that looks like a leftover.
     """
-    data, *others = new.children
-    return new.Replace(children=(data.Replace(logical_id=old.logical_id), *others))
+    return disk_params.MirrorOf(new).OnVolumeOf(new, old)

@@ -39,7 +39,7 @@ class Copies:
         """Raise OpExecError if an active disk lacks its storage, or is degraded without an excuse."""
         idle = []
         for disk in self._disks:
-            if not disk_params.TEMPLATES[disk.dev_type].on_secondaries or not IsDegraded(
+            if not disk_params.Of(disk).on_secondaries or not IsDegraded(
                 self._caller, self._node_uuid, self._instance, disk
             ):
                 continue

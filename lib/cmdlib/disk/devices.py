@@ -59,8 +59,7 @@ def CreateDisks(
 
     The disks need not be in the configuration yet.  Raises OpExecError.
     """
-    if disks and disk_params.TEMPLATES[template].name_in_path:
-        directory = _Directory(disks[0])
+    if disks and (directory := disk_params.TEMPLATES[template].Directory(disks[0])):
         result = caller.rpc.call_file_storage_dir_create(instance.primary_node, directory)
         result.Raise(f"Failed to create directory '{directory}' on node {result.node_name}")
     made = _Made()
@@ -76,10 +75,6 @@ def CreateDisks(
     return made.devices
 
 
-def _Directory(disk: objects.Disk) -> str:
-    return str(disk.logical_id[1]).rsplit("/", 1)[0]
-
-
 def _CreateTree(
     caller: Caller,
     node_uuid: str,
@@ -90,7 +85,7 @@ def _CreateTree(
     made: _Made,
 ) -> None:
     """Make the children first, then the device itself where it is wanted."""
-    force_create = force_create or disk_params.TEMPLATES[disk.dev_type].on_secondaries
+    force_create = force_create or disk_params.Of(disk).on_secondaries
     for child in Parts(caller, instance, disk):
         _CreateTree(caller, node_uuid, instance, child, force_create, force_open, made)
     if not force_create:
@@ -156,11 +151,11 @@ def RemovalByHand(disk: objects.Disk, node_uuid: str) -> str:
 
     What it is called there is all that people can look for.
     """
-    minor = disk_params.TEMPLATES[disk.dev_type].Minor(disk, node_uuid)
+    minor = disk_params.Of(disk).Minor(disk, node_uuid)
     names = [] if minor is None else [f"'drbdsetup down resource{minor}'"]
     names += [f"'lvremove {name}'" for name in disk.VolumeNames()]
     if disk.dev_type in disk_params.With(file_based=True):
-        names = [f"'rm {disk.logical_id[1]}'"]
+        names = [f"'rm {disk_params.Of(disk).Place(disk)}'"]
     return f"run {' and '.join(names)} there if it exists" if names else "remove it by hand"
 
 
@@ -198,8 +193,7 @@ def RemoveDisks(caller: Caller, instance: objects.Instance, target_node: str | N
                 )
                 if not (result.offline and node_uuid != instance.primary_node):
                     all_gone = False
-    if disks and disk_params.TEMPLATES[disks[0].dev_type].name_in_path:
-        directory = _Directory(disks[0])
+    if disks and (directory := disk_params.Of(disks[0]).Directory(disks[0])):
         target = target_node or instance.primary_node
         result = caller.rpc.call_file_storage_dir_remove(target, directory)
         if result.fail_msg:
@@ -217,16 +211,16 @@ def RemoveEmptied(caller: Caller, instance: objects.Instance, disk: objects.Disk
     It has the instance's name: another instance that gets this name later would find it in its way.
     """
     instance = caller.snapshot.instances[instance.uuid]
-    directory = _NamedDirectory(disk)
-    if directory is None or directory in map(_NamedDirectory, caller.snapshot.InstanceDisks(instance)):
+    directory = _SharedDirectory(disk)
+    if directory is None or directory in map(_SharedDirectory, caller.snapshot.InstanceDisks(instance)):
         return
     result = caller.rpc.call_file_storage_dir_remove(instance.primary_node, directory)
     result.Warn(f"Could not remove directory '{directory}' on node {result.node_name}", Unit(caller).LogWarning)
 
 
-def _NamedDirectory(disk: objects.Disk) -> str | None:
+def _SharedDirectory(disk: objects.Disk) -> str | None:
     """Return the directory that a disk's file shares with the others of its instance, if it has the instance's name."""
-    return _Directory(disk) if disk_params.TEMPLATES[disk.dev_type].name_in_path else None
+    return disk_params.Of(disk).Directory(disk)
 
 
 # --- setting up and taking down -----------------------------------------------------------------------------------------

@@ -335,9 +335,9 @@ def _PrepareDevices(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid:
 def _DevicesInUse(snapshot: objects.Snapshot, node_uuid: str) -> dict[str, objects.Disk]:
     """Return the disks by the paths that their devices and volumes have on a node."""
     used = {
-        str(disk.logical_id[1]): disk
+        disk_params.Of(disk).Place(disk): disk
         for disk in snapshot.disks.values()
-        if disk_params.TEMPLATES[disk.dev_type].adopts == disk_params.ADOPT_DEVICE
+        if disk_params.Of(disk).adopts == disk_params.ADOPT_DEVICE
     }
     for uuid in snapshot.NodeDisks(node_uuid):
         disk = snapshot.disks[uuid]

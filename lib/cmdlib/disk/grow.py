@@ -44,7 +44,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         for uuid in self._nodes:
             CheckNodeOnline(snapshot.nodes[uuid])
         _, self._disk = diskgen.FindDevice(self.op.disk, snapshot.InstanceDisks(instance), "disk")
-        if not disk_params.TEMPLATES[self._disk.dev_type].growable:
+        if not disk_params.Of(self._disk).growable:
             raise errors.OpPrereqError(f"Disks of template {self._disk.dev_type} cannot be grown", errors.ECODE_INVAL)
         self._FindSize()
         self._CheckPolicy()
@@ -68,7 +68,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
     @property
     def _data(self) -> objects.Disk:
         """The volume that holds the data."""
-        return self._disk.children[0] if self._disk.children else self._disk
+        return disk_params.Of(self._disk).Data(self._disk)
 
     @property
     def _wanted(self) -> int:
@@ -80,7 +80,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
 
         Nodes on which it is not set up are left out.  Raises OpPrereqError for a node that does not answer.
         """
-        if disk_params.TEMPLATES[self._data.dev_type].grows_to_size:
+        if disk_params.Of(self._data).grows_to_size:
             return {}
         found = {}
         for uuid in DiskNodes(self, self.instance, self._disk):
@@ -101,7 +101,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         Volumes have more through LVM's rounding, and cannot be cut that way.
         """
         largest = max(sizes.values(), default=0)
-        if disk_params.TEMPLATES[self._data.dev_type].volume or largest <= self._wanted:
+        if disk_params.Of(self._data).volume or largest <= self._wanted:
             return ""
         return (
             f"Disk {self.op.disk} of instance {self.instance.name} is to have {self._wanted} MiB and has {largest} MiB already,"
@@ -112,13 +112,13 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
     def _CheckSpace(self, sizes: Mapping[str, int]) -> None:
         """Check that the data volumes have room to grow; metadata does not grow."""
         data = self._data
-        if not disk_params.TEMPLATES[data.dev_type].space_checked:
+        if not disk_params.Of(data).space_checked:
             return
         nodes: dict[int, list[str]] = {}
         for uuid in self._nodes:
             nodes.setdefault(self._Lack(sizes, uuid), []).append(uuid)
         for amount, names in nodes.items():
-            diskgen.CheckFreeSpace(self, names, {data.logical_id[0]: amount})
+            diskgen.CheckFreeSpace(self, names, {disk_params.Of(data).Source(data): amount})
 
     def _CheckPolicy(self) -> None:
         snapshot, instance = self.snapshot, self.instance
@@ -231,7 +231,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         if problem:
             raise errors.OpExecError(problem)
         for uuid in DiskNodes(self, self.instance, self._disk):
-            if uuid not in sizes and not disk_params.TEMPLATES[self._data.dev_type].grows_to_size:
+            if uuid not in sizes and not disk_params.Of(self._data).grows_to_size:
                 raise errors.OpExecError(
                     f"Disk {self.op.disk} of instance {self.instance.name} cannot be measured on node {self._Name(uuid)};"
                     f" 'gnt-instance info {self.instance.name}' shows its state there"

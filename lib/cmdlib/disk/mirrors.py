@@ -25,14 +25,14 @@ View = dict[str, dict[str, Any]]
 
 def Mirrors(disks: Iterable[objects.Disk]) -> list[objects.Disk]:
     """Return the disks that we mirror."""
-    return [disk for disk in disks if disk_params.TEMPLATES[disk.dev_type].mirror == disk_params.INTERNAL]
+    return [disk for disk in disks if disk_params.Of(disk).mirror == disk_params.INTERNAL]
 
 
 def Pick(disks: Iterable[objects.Disk], node_uuid: str, payload: Any) -> View:
     """Return the answer to ``drbd_states`` of a node by disk; mirrors that are not set up there are left out."""
     found = {}
     for disk in disks:
-        state = payload.get(str(disk_params.TEMPLATES[disk.dev_type].Minor(disk, node_uuid)))
+        state = payload.get(str(disk_params.Of(disk).Minor(disk, node_uuid)))
         if state is not None:
             found[disk.uuid] = state
     return found

@@ -201,4 +201,4 @@ class LUInstanceRecreateDisks(InstanceLU[opcodes.OpInstanceRecreateDisks]):
             WipeOrUndo(self, instance, [(disk, 0) for disk in disks], made)
 
     def _Moved(self, disk: objects.Disk) -> objects.Disk:
-        return disk_params.TEMPLATES[disk.dev_type].OnNodes(diskgen.JobReservations(self), disk, self._nodes)
+        return disk_params.Of(disk).OnNodes(diskgen.JobReservations(self), disk, self._nodes)

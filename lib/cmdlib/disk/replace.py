@@ -19,7 +19,16 @@ from ganeti.cmdlib.common import (
     ReleaseLocks,
 )
 from ganeti.cmdlib.disk import mirrors
-from ganeti.cmdlib.disk.devices import CreateSingle, IsDegraded, Parts, ShutdownDisks, StartDisks, Undo, WaitForSync
+from ganeti.cmdlib.disk.devices import (
+    CreateSingle,
+    IsDegraded,
+    Parts,
+    RemovalByHand,
+    ShutdownDisks,
+    StartDisks,
+    Undo,
+    WaitForSync,
+)
 from ganeti.cmdlib.disk.reserved import RemoveLeftovers
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckStillThere, CheckTargetPolicy, GroupsOf, InstanceLU
 from ganeti.cmdlib.lvmchecks import REPLACED
@@ -303,7 +312,7 @@ class _Replacement:
         self._lu.LogStep(number, _STEPS, text)
 
     def _CheckVolumeGroups(self, nodes: Sequence[str], disks: Iterable[objects.Disk]) -> None:
-        wanted = {child.logical_id[0] for disk in disks for child in disk.children}
+        wanted = {disk_params.Of(child).Source(child) for disk in disks for child in disk.children}
         for result in self._lu.rpc.call_vg_list(list(nodes)).values():
             result.Raise(f"Error checking node {result.node_name}")
             missing = sorted(wanted - set(result.payload))
@@ -358,9 +367,8 @@ class _Replacement:
             result = self._lu.rpc.call_blockdev_remove(self._old_node, (volume, self._instance))
             if result.fail_msg:
                 self._lu.LogWarning(
-                    f"Can't remove old LV {'/'.join(volume.logical_id)} on {self._Name(self._old_node)}:"
-                    f" {result.fail_msg}",
-                    hint="remove unused LVs manually",
+                    f"Can't remove old LV {_Named([volume])} on {self._Name(self._old_node)}: {result.fail_msg}",
+                    hint=RemovalByHand(volume, self._old_node),
                 )
 
 
@@ -427,10 +435,7 @@ class NewStorage(_Replacement):
             for index, disk in zip(self._indexes, self._worked_on, strict=True):
                 lu.LogInfo(f"Adding storage on {self._Name(self._target)} for {disk.iv_name}")
                 prefix = lu.cfg.GenerateUniqueID(lu.ec_id)
-                volumes = [
-                    child.Replace(logical_id=(child.logical_id[0], f"{prefix}.disk{index}_{part}"))
-                    for child, part in zip(disk.children, ("data", "meta"), strict=True)
-                ]
+                volumes = disk_params.MirrorOf(disk).NewVolumes(disk, prefix, index)
                 for volume, part in zip(volumes, Parts(lu, self._instance, disk), strict=True):
                     CreateSingle(lu, self._target, self._instance, volume.Replace(params=part.params), True, made)
                 pairs.append((disk, volumes))
@@ -448,7 +453,7 @@ class NewStorage(_Replacement):
         suffix = f"{REPLACED}{int(runtime.Time())}"
         # Volumes that are lost are why this is done, often.
         present = [old for old in disk.children if self._Exists(old)]
-        aside = [old.Replace(logical_id=(old.logical_id[0], old.logical_id[1] + suffix)) for old in present]
+        aside = [_Aside(old, suffix) for old in present]
         try:
             lu.LogInfo(f"Renaming the old LVs on {self._Name(target)}")
             self._Rename(present, aside)
@@ -475,7 +480,7 @@ class NewStorage(_Replacement):
         # Of a mirror that is not seen they may be a complete copy.
         if found:
             Undo(lu, [(target, volume) for volume in disk.children], instance)
-        old = ", ".join("/".join(volume.logical_id) for volume in aside)
+        old = _Named(aside)
         raise errors.OpExecError(
             f"Can't add local storage to drbd {disk.iv_name}: {problem}",
             hint=f"when node {self._Name(target)} answers, use 'gnt-instance activate-disks {instance.name}' and then"
@@ -558,7 +563,7 @@ class NewSecondary(_Replacement):
         changed = []
         for disk in self._worked_on:
             new = _MovedMirror(lu, disk, self._primary, self._new)
-            alone = new.Replace(logical_id=(*new.nodes, None, *new.logical_id[3:]))
+            alone = disk_params.MirrorOf(new).Unconnected(new)
             CreateSingle(lu, self._new, self._instance, alone, False, made)
             changed.append(new)
         return changed
@@ -593,20 +598,22 @@ class NewSecondary(_Replacement):
 
 
 def _Minor(disk: objects.Disk, node_uuid: str) -> int | None:
-    return disk_params.TEMPLATES[disk.dev_type].Minor(disk, node_uuid)
+    return disk_params.Of(disk).Minor(disk, node_uuid)
 
 
 def _MovedMirror(lu: InstanceLU[Any], disk: objects.Disk, primary: str, new_secondary: str) -> objects.Disk:
     """Return a mirror as it will be with another secondary node, whose minor is reserved for the job."""
-    node_a, _, port, minor_a, minor_b, secret = disk.logical_id
-    minor = minor_a if node_a == primary else minor_b
-    (new_minor,) = lu.cfg.AllocateDRBDMinor([new_secondary], disk.uuid, lu.ec_id)
-    nodes = (primary, new_secondary)
-    return disk.Decide(None).Replace(
-        logical_id=(*nodes, port, minor, new_minor, secret),
-        nodes=nodes,
-        children=[child.Replace(nodes=nodes) for child in disk.children],
-    )
+    (minor,) = lu.cfg.AllocateDRBDMinor([new_secondary], disk.uuid, lu.ec_id)
+    return disk_params.MirrorOf(disk).WithSecondary(disk.Decide(None), primary, new_secondary, minor)
+
+
+def _Named(volumes: Iterable[objects.Disk]) -> str:
+    return ", ".join(name for volume in volumes for name in volume.VolumeNames())
+
+
+def _Aside(volume: objects.Disk, suffix: str) -> objects.Disk:
+    template = disk_params.Of(volume)
+    return template.At(volume, template.Place(volume) + suffix)
 
 
 LUInstanceReplaceDisks.storage_class = NewStorage

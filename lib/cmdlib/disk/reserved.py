@@ -11,6 +11,7 @@ from ganeti import errors, objects
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.disk.devices import RemoveDisks
 from ganeti.cmdlib.disk.generate import JobReservations
+from ganeti.params import disk as disk_params
 
 
 def MarkDisk(disk: objects.Disk, forthcoming: bool) -> objects.Disk:
@@ -29,23 +30,12 @@ def IsBegun(snapshot: objects.Snapshot, instance: objects.Instance) -> bool:
 def BeginDisks(lu: LogicalUnit, instance: objects.Instance) -> list[objects.Disk]:
     """Store that the disks of a reservation are made from now on; return them.  What an earlier commit left is removed."""
     RemoveLeftovers(lu, instance)
-    begun = [_Renamed(lu, MarkDisk(disk, False)) for disk in lu.snapshot.InstanceDisks(instance)]
+    ids = JobReservations(lu)
+    begun = [
+        disk_params.Of(disk).Anew(MarkDisk(disk, False), ids.UniqueId()) for disk in lu.snapshot.InstanceDisks(instance)
+    ]
     lu.cfg.UpdateMany(begun, lu.ec_id)
     return list(lu.snapshot.InstanceDisks(instance))
-
-
-def _Renamed(lu: LogicalUnit, disk: objects.Disk) -> objects.Disk:
-    """Return a disk whose storage has another unique name; nodes, minors and ports stay."""
-    prefix = JobReservations(lu).UniqueId()
-
-    def rename(part: objects.Disk) -> objects.Disk:
-        if part.children:
-            return part.Replace(children=tuple(rename(child) for child in part.children))
-        *place, path = part.logical_id
-        folder, slash, name = str(path).rpartition("/")
-        return part.Replace(logical_id=(*place, f"{folder}{slash}{prefix}.{name.partition('.')[2]}"))
-
-    return rename(disk)
 
 
 def RemoveLeftovers(lu: LogicalUnit, instance: objects.Instance) -> None:

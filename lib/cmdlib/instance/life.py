@@ -173,10 +173,8 @@ class LUInstanceRename(InstanceLU[opcodes.OpInstanceRename]):
 
     def _FileDirectory(self) -> str | None:
         """Return the directory of the disks' files, where it has the instance's name."""
-        for disk in self.snapshot.InstanceDisks(self.instance):
-            if disk_params.TEMPLATES[disk.dev_type].name_in_path:
-                return posixpath.dirname(str(disk.logical_id[1]))
-        return None
+        found = [disk_params.Of(disk).Directory(disk) for disk in self.snapshot.InstanceDisks(self.instance)]
+        return next((directory for directory in found if directory), None)
 
     def _CheckDirectory(self, old: str) -> None:
         """Raise OpExecError if something is where the directory goes; an empty one, as a conversion may leave, is removed."""

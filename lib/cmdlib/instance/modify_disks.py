@@ -226,15 +226,15 @@ class DiskChanges:
 
     def _Directory(self) -> str | None:
         for disk in self._disks:
-            if disk_params.TEMPLATES[disk.dev_type].name_in_path:
-                return str(disk.logical_id[1]).rsplit("/", 1)[0]
+            if directory := disk_params.Of(disk).Directory(disk):
+                return directory
         below = self._lu.op.file_storage_dir
         return diskgen.FileDirectory(self._lu.snapshot, self.template, below, self._instance.name)
 
     def _Driver(self) -> str:
         for disk in self._disks:
-            if disk_params.TEMPLATES[disk.dev_type].file_based:
-                return str(disk.logical_id[0])
+            if disk_params.Of(disk).file_based:
+                return disk_params.Of(disk).Source(disk)
         return str(self._lu.op.file_driver or constants.FD_LOOP)
 
     def _Attach(self, change: Change, hot: Any) -> list[Entry]:
@@ -273,16 +273,17 @@ class DiskChanges:
         Return its new logical id, to be stored in one step with what the move is for: if the job ends before that, it can
         be repeated.
         """
-        if not disk_params.TEMPLATES[disk.dev_type].name_in_path:
+        template = disk_params.Of(disk)
+        if not template.name_in_path:
             return None
         lu, instance = self._lu, self._instance
-        driver, path = disk.logical_id
+        path = template.Place(disk)
         directory, name = posixpath.split(path)
         if inside:
             target = posixpath.join(directory, instance.name, name)
         else:
             target = posixpath.join(posixpath.dirname(directory), name)
-        new_id = [driver, target]
+        new_id = template.At(disk, target).logical_id
         result = lu.rpc.call_blockdev_rename(instance.primary_node, [((disk, instance), new_id)])
         result.Raise(f"Could not move the file of disk {disk.uuid} from '{path}' to '{target}'")
         return new_id

@@ -152,7 +152,7 @@ class LUInstanceQueryData(NoHooksLU[opcodes.OpInstanceQueryData]):
     # --- disks --------------------------------------------------------------------------------------------------------
 
     def _Disk(self, snapshot: objects.Snapshot, inst: objects.Instance, disk: objects.Disk) -> dict[str, Any]:
-        template = disk_params.TEMPLATES[disk.dev_type]
+        template = disk_params.Of(disk)
         secondary = None
         if template.mirror == disk_params.INTERNAL:
             others = [uuid for uuid in disk.nodes if uuid != inst.primary_node]

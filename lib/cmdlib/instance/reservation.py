@@ -83,8 +83,8 @@ class Reservation:
         values: dict[str, Any] = {"size": disk.size, "mode": disk.mode}
         if disk.spindles is not None:
             values["spindles"] = disk.spindles
-        if disk_params.TEMPLATES[disk.dev_type].provider:
-            values["provider"] = disk.logical_id[0]
+        if disk_params.Of(disk).provider:
+            values["provider"] = disk_params.Of(disk).Source(disk)
         return values
 
     def _Differs(self, what: str, reserved: Any, given: Any) -> errors.OpPrereqError:

@@ -26,6 +26,7 @@ from ganeti.params.disk.base import (
     DiskPlan,
     DiskRequest,
     DiskTemplate,
+    MirrorTemplate,
 )
 from ganeti.params.disk.files import File, Gluster, SharedFile
 from ganeti.params.disk.lvm import DEFAULT_DRBD_HELPER, Drbd, Plain
@@ -51,7 +52,10 @@ __all__ = [
     "DiskPlan",
     "DiskRequest",
     "DiskTemplate",
+    "MirrorOf",
+    "MirrorTemplate",
     "Mirrored",
+    "Of",
     "OtherSide",
     "StorageUnits",
     "SyntaxProblems",
@@ -63,6 +67,19 @@ TEMPLATES: dict[str, DiskTemplate] = {
     template.name: template
     for template in (Diskless(), File(), SharedFile(), Plain(), BlockDevice(), Drbd(), Rbd(), Ext(), Gluster())
 }
+
+
+def Of(disk: objects.Disk) -> DiskTemplate:
+    """Return the template of a disk, or of a part of one."""
+    assert disk.dev_type is not None
+    return TEMPLATES[disk.dev_type]
+
+
+def MirrorOf(disk: objects.Disk) -> MirrorTemplate:
+    """Return the template of a disk that we mirror."""
+    template = Of(disk)
+    assert isinstance(template, MirrorTemplate), f"{template.name} is not mirrored by us"
+    return template
 
 
 def With(**wanted: Any) -> frozenset[str]:
@@ -104,7 +121,7 @@ def Mirrored() -> frozenset[str]:
 
 def OtherSide(disk: objects.Disk, node_uuid: str) -> str | None:
     """Return the node of a mirror's other side; None of a disk that we do not mirror."""
-    if TEMPLATES[disk.dev_type].mirror != INTERNAL or node_uuid not in disk.nodes:
+    if Of(disk).mirror != INTERNAL or node_uuid not in disk.nodes:
         return None
     return next((uuid for uuid in disk.nodes if uuid != node_uuid), None)
 

@@ -7,6 +7,7 @@ The master asks the template's object and never compares names.  The node's side
 from __future__ import annotations
 
 import functools
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -219,6 +220,33 @@ class DiskTemplate:
         del ids
         return disk.Replace(nodes=tuple(nodes) if disk.nodes else ())
 
+    # --- what an identity says ------------------------------------------------------------------------------------------
+
+    def Data(self, disk: objects.Disk) -> objects.Disk:
+        """Return the part that has the guest's data."""
+        return disk
+
+    def Source(self, disk: objects.Disk) -> str:
+        """Return what its place is a name in: the volume group, the file driver or the provider."""
+        return str(self.Data(disk).logical_id[0])
+
+    def Place(self, disk: objects.Disk) -> str:
+        """Return the name of its volume or image, or the path of its file or device."""
+        return str(self.Data(disk).logical_id[1])
+
+    def Directory(self, disk: objects.Disk) -> str | None:
+        """Return the directory that its file shares with the others of its instance, if that has the instance's name."""
+        return posixpath.dirname(self.Place(disk)) if self.name_in_path else None
+
+    def At(self, disk: objects.Disk, place: str) -> objects.Disk:
+        """Return the disk with another place of the same source."""
+        return disk.Replace(logical_id=(disk.logical_id[0], place))
+
+    def Anew(self, disk: objects.Disk, prefix: str) -> objects.Disk:
+        """Return the disk with storage of another unique name; nodes and all else stay."""
+        folder, slash, name = self.Place(disk).rpartition("/")
+        return self.At(disk, f"{folder}{slash}{prefix}.{name.partition('.')[2]}")
+
     # --- what others see of a disk ------------------------------------------------------------------------------------
 
     def HookEnv(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any]:
@@ -245,3 +273,30 @@ class DiskTemplate:
         """Return the parameters that are sent to one node alone (doc/reference/config.md 17.4)."""
         del disk, node_uuid, nodes
         return {}
+
+
+class MirrorTemplate(DiskTemplate):
+    """A template whose disks we mirror ourselves: two nodes have the same data in volumes below the disk."""
+
+    mirror = INTERNAL
+    nodes = 2
+
+    def NewVolumes(self, disk: objects.Disk, prefix: str, index: int) -> list[objects.Disk]:
+        """Return what is below a mirror with names of its own, to take the place of what one side has."""
+        raise NotImplementedError
+
+    def WithSecondary(self, disk: objects.Disk, primary: str, secondary: str, minor: int) -> objects.Disk:
+        """Return the mirror of the primary with another secondary node, which has this minor."""
+        raise NotImplementedError
+
+    def Unconnected(self, disk: objects.Disk) -> objects.Disk:
+        """Return the mirror as a side is made that is not to be connected yet."""
+        raise NotImplementedError
+
+    def OnVolumeOf(self, mirror: objects.Disk, old: objects.Disk) -> objects.Disk:
+        """Return the mirror above the volume of ``old`` (``mirror_of``), which keeps its name."""
+        raise NotImplementedError
+
+    def Metadata(self, disk: objects.Disk) -> objects.Disk:
+        """Return the part that says how complete the data is."""
+        raise NotImplementedError

@@ -11,10 +11,10 @@ from ganeti import constants
 from ganeti.params.checks import IsVolumeGroupName
 from ganeti.params.disk.base import (
     ADOPT_VOLUME,
-    INTERNAL,
     DiskPlan,
     DiskRequest,
     DiskTemplate,
+    MirrorTemplate,
     Reservations,
 )
 from ganeti.params.types import BOOL, INT, STRING, AtLeast, Between, Check, MakeTable, OneOf, Param
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 DRBD_META_SIZE = 128  # MiB
 DEFAULT_DRBD_HELPER = "/bin/true"
+
+# What the volumes below a mirror are called after.
+_DATA, _META = "data", "meta"
 
 _BARRIERS = re.compile("n|(?!.*(.).*\\1)[bdf]{1,3}")
 
@@ -65,7 +68,7 @@ class Plain(DiskTemplate):
         return (request.vg or plan.vg, f"{prefix}.disk{index}")
 
 
-class Drbd(DiskTemplate):
+class Drbd(MirrorTemplate):
     """``logical_id``: both nodes, port, both minors, secret."""
 
     name = constants.DT_DRBD8
@@ -126,9 +129,7 @@ class Drbd(DiskTemplate):
     keys = frozenset(["vg", "metavg", "spindles"])
     storage_type = constants.ST_LVM_VG
     lvm = helper = on_secondaries = True
-    nodes = 2
     first = False
-    mirror = INTERNAL
     mirror_of = constants.DT_PLAIN
     id_items = 6
     overhead = DRBD_META_SIZE
@@ -151,14 +152,14 @@ class Drbd(DiskTemplate):
         children = [
             objects.Disk(
                 dev_type=constants.DT_PLAIN,
-                logical_id=(vg, f"{prefix}.disk{index}_{part}"),
+                logical_id=(vg, _VolumeName(prefix, index, part)),
                 size=size,
                 nodes=nodes,
                 uuid=ids.UniqueId(),
             )
             for part, vg, size in (
-                ("data", request.vg or plan.vg, request.size),
-                ("meta", request.metavg or plan.values["metavg"], DRBD_META_SIZE),
+                (_DATA, request.vg or plan.vg, request.size),
+                (_META, request.metavg or plan.values["metavg"], DRBD_META_SIZE),
             )
         ]
         return objects.Disk(
@@ -182,6 +183,43 @@ class Drbd(DiskTemplate):
             nodes=tuple(nodes),
             children=[child.Replace(nodes=tuple(nodes)) for child in disk.children],
         )
+
+    def Data(self, disk: objects.Disk) -> objects.Disk:
+        data, _ = disk.children
+        return data
+
+    def Metadata(self, disk: objects.Disk) -> objects.Disk:
+        _, meta = disk.children
+        return meta
+
+    def At(self, disk: objects.Disk, place: str) -> objects.Disk:
+        raise NotImplementedError("a mirror has no place, only the volumes below it have one")
+
+    def Anew(self, disk: objects.Disk, prefix: str) -> objects.Disk:
+        return disk.Replace(children=tuple(_VOLUME.Anew(child, prefix) for child in disk.children))
+
+    def NewVolumes(self, disk: objects.Disk, prefix: str, index: int) -> list[objects.Disk]:
+        return [
+            _VOLUME.At(child, _VolumeName(prefix, index, part))
+            for child, part in zip(disk.children, (_DATA, _META), strict=True)
+        ]
+
+    def WithSecondary(self, disk: objects.Disk, primary: str, secondary: str, minor: int) -> objects.Disk:
+        node_a, _, port, minor_a, minor_b, secret = disk.logical_id
+        nodes = (primary, secondary)
+        return disk.Replace(
+            logical_id=(*nodes, port, minor_a if node_a == primary else minor_b, minor, secret),
+            nodes=nodes,
+            children=[child.Replace(nodes=nodes) for child in disk.children],
+        )
+
+    def Unconnected(self, disk: objects.Disk) -> objects.Disk:
+        node_a, node_b, _port, *others = disk.logical_id
+        return disk.Replace(logical_id=(node_a, node_b, None, *others))
+
+    def OnVolumeOf(self, mirror: objects.Disk, old: objects.Disk) -> objects.Disk:
+        data, meta = mirror.children
+        return mirror.Replace(children=(data.Replace(logical_id=old.logical_id), meta))
 
     def HookEnv(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any]:
         """Return everything but the secret."""
@@ -228,6 +266,13 @@ class Drbd(DiskTemplate):
                     constants.DECISION: disk.decision or 0,
                 }
         return {}
+
+
+_VOLUME = Plain()
+
+
+def _VolumeName(prefix: str, index: int, part: str) -> str:
+    return f"{prefix}.disk{index}_{part}"
 
 
 def _Standing(disk: objects.Disk, local: str) -> str:

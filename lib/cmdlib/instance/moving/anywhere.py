@@ -12,6 +12,7 @@ from ganeti.cmdlib.disk.devices import ShutdownDisks, StartDisks
 from ganeti.cmdlib.disk.replace import NewSecondary
 from ganeti.cmdlib.instance.moving.looking import EndLeftovers
 from ganeti.cmdlib.instance.moving.migration import TLMigrateInstance
+from ganeti.params import disk as disk_params
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -32,7 +33,8 @@ class TLMoveAnywhere(TLMigrateInstance):
         needed: dict[str, int] = {}
         for disk in self._disks:
             for volume in disk.children:
-                needed[volume.logical_id[0]] = needed.get(volume.logical_id[0], 0) + volume.size
+                group = disk_params.Of(volume).Source(volume)
+                needed[group] = needed.get(group, 0) + volume.size
         diskgen.CheckFreeSpace(self.lu, [self.target_uuid], needed)
 
     def _ChooseMirrored(self, instance: objects.Instance) -> None:

@@ -231,6 +231,6 @@ class Settler(Tasklet):
     def _Unmap(self, node_uuid: str) -> None:
         """Unmap the devices of disks on a node; leaving them mapped does no harm."""
         for disk in self._disks:
-            if disk_params.TEMPLATES[disk.dev_type].mapped:
+            if disk_params.Of(disk).mapped:
                 result = self.rpc.call_blockdev_shutdown(node_uuid, (disk, self._instance))
                 result.Warn(f"Could not unmap disk {disk.iv_name} on node {result.node_name}", self.lu.LogInfo)
