@@ -105,6 +105,9 @@ TFloat = Type("float", lambda v: isinstance(v, float) or _IsInt(v), {"type": "nu
 TNonNegativeFloat = Type(
     "float>=0", lambda v: TFloat(v) and v >= 0, {"type": "number", "minimum": 0}, "a number, 0 or more"
 )
+# No disk has so many bytes, and no program runs for so long; what is larger overflows where it is converted.
+_LARGEST = 1e18
+TQuantity = Type("float", lambda v: TFloat(v) and abs(v) <= _LARGEST, {"type": "number"}, "a number")
 TString = Type("str", lambda v: isinstance(v, str), {"type": "string"}, "a text")
 TNonEmptyString = Type(
     "str+", lambda v: isinstance(v, str) and bool(v), {"type": "string", "minLength": 1}, "a text that is not empty"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, pathutils, runtime
-from ganeti.utils import owndirs
+from ganeti.utils import owndirs, procfs
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
@@ -136,10 +136,10 @@ def _LockPath(uid: int) -> str:
 def _UidsOf(pid: str) -> list[int]:
     """Return real, effective, saved and file system user id of a process; none if it is gone."""
     try:
-        status = runtime.ReadText(f"/proc/{pid}/status", _STATUS_LIMIT)
+        status = procfs.ReadText(f"/proc/{pid}/status", _STATUS_LIMIT)
     except OSError:
         return []
-    for line in status.splitlines():
+    for line in procfs.Lines(status):
         if line.startswith("Uid:"):
             return [int(word) for word in line.split()[1:]]
     return []

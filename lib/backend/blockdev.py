@@ -22,8 +22,9 @@ _REMOVE_STEP = 3.0
 _COPY_SECONDS = 86400.0
 _DD_MISSES_DIRECT = "Invalid argument"
 _SHELL = ["bash", "-o", "errexit", "-o", "pipefail", "-c"]
-# Exit code: the content of a URL is larger than the disk.  Neither curl nor dd nor the shell has it.
+# Exit code: an image is larger than the disk.  Neither curl nor dd nor setpriv nor the shell has it.
 _LARGER = 120
+_NOBODY = 65534
 
 
 def Create(bdev: Dict, size: int, owner: str, on_primary: bool, info: str, exclusive_storage: bool) -> list[Any]:
@@ -204,7 +205,9 @@ def Wipe(bdev: Dict, offset: int, size: int) -> None:
     if offset > mib or offset + size > mib:
         raise errors.RpcCallError(f"{device}: cannot wipe {size} MiB from {offset}, it has {mib} MiB")
     _CheckWritable(device)
-    _RunDd(device.WipeCommand(offset, size), f"{device}: wiping failed")
+    result = _RunDd(device.WipeCommand(offset, size))
+    if result.failed:
+        raise errors.RpcCallError(f"{device}: wiping failed: {result.fail_reason}")
 
 
 def Image(bdev: Dict, image: str, size: int) -> None:
@@ -217,15 +220,20 @@ def Image(bdev: Dict, image: str, size: int) -> None:
 def FillFromImage(filling: Sequence[str], image: str, mib: int, trouble: str) -> None:
     """Copy an image, a file or the content of a URL, to where a command of ``dd`` copies standard input; at most ``mib`` MiB.
 
-    RpcCallError, which begins with ``trouble`` where the copying itself fails; then a part may have been written.
+    What reads it has the rights of nobody: a file that not every user may read stays unread, whatever somebody makes of
+    its path meanwhile.  RpcCallError, which begins with ``trouble`` where the copying itself fails; then a part may have
+    been written.
     """
-    if checks.IsUrl(image):
-        result = runtime.RunCmd(BuildFill(BuildDownload(image), filling, mib), timeout=_COPY_SECONDS)
-        if result.exit_code == _LARGER:
-            raise errors.RpcCallError(f"{trouble}: it is larger than the disk, which has {mib} MiB")
-        if result.failed:
-            raise errors.RpcCallError(f"{trouble}: {result.fail_reason}")
-        return
+    reading = BuildDownload(image) if checks.IsUrl(image) else BuildRead(_RealImage(image, mib))
+    result = _RunDd(BuildFill(_AsNobody(reading), filling, mib))
+    if result.exit_code == _LARGER:
+        raise errors.RpcCallError(f"{trouble}: it is larger than the disk, which has {mib} MiB")
+    if result.failed:
+        raise errors.RpcCallError(f"{trouble}: {result.fail_reason}")
+
+
+def _RealImage(image: str, mib: int) -> str:
+    """Return where the file of an image really is; RpcCallError if it cannot be used."""
     try:
         real = paths.WithoutLinks(image)
         found = runtime.Stat(real, follow=False)
@@ -234,7 +242,7 @@ def FillFromImage(filling: Sequence[str], image: str, mib: int, trouble: str) ->
     except OSError as err:
         raise errors.RpcCallError(f"Image {image} cannot be used on this node: {err.strerror}") from err
     _CheckImage(image, real, found, mib)
-    _RunDd(BuildCopy(real, filling, mib), trouble)
+    return real
 
 
 def _CheckImage(image: str, real: str, found: os.stat_result, mib: int) -> None:
@@ -266,10 +274,15 @@ def Convert(bdev_src: Dict, bdev_dest: Dict) -> None:
     _Pipe(source.ExportCommand(), target.ImportCommand(), f"{source}: cannot be copied to {target}")
 
 
-def BuildCopy(source: str, filling: Sequence[str], mib: int) -> list[str]:
-    """Return the command that copies at most ``mib`` MiB of a file to where ``filling``, a command of ``dd``, copies standard input."""
-    # Somebody might exchange the file for a link after it has been looked at.
-    return ["dd", f"if={source}", "iflag=nofollow", f"count={mib}", *filling[1:]]
+def BuildRead(path: str) -> list[str]:
+    """Return the command that copies a file to standard output; not one that a pipe or a link has taken the place of."""
+    return ["dd", f"if={path}", f"bs={base.BLOCK_BYTES}", "iflag=nofollow,nonblock", "status=none"]
+
+
+def _AsNobody(argv: Sequence[str]) -> list[str]:
+    if os.geteuid() != 0:
+        return list(argv)
+    return ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", "--no-new-privs", "--", *argv]
 
 
 def BuildDownload(url: str) -> list[str]:
@@ -282,7 +295,7 @@ def BuildDownload(url: str) -> list[str]:
 
 def BuildFill(source: Sequence[str], filling: Sequence[str], mib: int) -> list[str]:
     """Return the command of a shell that copies at most ``mib`` MiB of what a command writes; exit code ``_LARGER`` if there is more."""
-    left, right = map(_Quoted, (source, [*filling, f"count={mib}"]))
+    left, right = map(_Quoted, (source, [*filling, f"count={mib}", "status=none"]))
     more = f'{{ [ "$(head -c 1 | wc -c)" = 0 ] || exit {_LARGER}; }}'
     return [*_SHELL, f"{left} | {{ {right} && {more}; }}"]
 
@@ -301,14 +314,13 @@ def _CheckWritable(device: base.BlockDev) -> None:
         raise errors.RpcCallError(f"{device}: is reachable by its hypervisor only; its content cannot be written here")
 
 
-def _RunDd(argv: list[str], trouble: str) -> None:
-    """Run dd past the cache, or through it where the file system cannot do without."""
+def _RunDd(argv: list[str]) -> runtime.RunResult:
+    """Run dd, alone or in a shell's line, past the cache, or through it where the file system cannot do without."""
     result = runtime.RunCmd(argv, timeout=_COPY_SECONDS)
     if result.failed and _DD_MISSES_DIRECT in result.stderr:
         through = [word.replace("oflag=direct", "oflag=dsync") for word in argv]
         result = runtime.RunCmd(through, timeout=_COPY_SECONDS)
-    if result.failed:
-        raise errors.RpcCallError(f"{trouble}: {result.fail_reason}")
+    return result
 
 
 def _Pipe(source: Sequence[str], target: Sequence[str], trouble: str) -> None:

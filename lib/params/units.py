@@ -6,11 +6,11 @@ The master and its clients ask the type's object and never compare names.  A new
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ganeti import constants
+from ganeti import constants, ht
 from ganeti.params.types import Check
 
 if TYPE_CHECKING:
@@ -28,16 +28,18 @@ class Field(NamedTuple):
 
     title: str
     is_size: bool = False  # MiB
+    shape: ht.Type = ht.TAny
+    """What nodes send."""
 
 
 # What the caller knows by itself, and what nodes know of every unit.
 OWN_FIELDS: Mapping[str, Field] = {"node": Field("Node"), "type": Field("Type")}
 FIELDS: Mapping[str, Field] = {
-    NAME: Field("Name"),
-    SIZE: Field("Size", True),
-    USED: Field("Used", True),
-    FREE: Field("Free", True),
-    ALLOCATABLE: Field("Allocatable"),
+    NAME: Field("Name", shape=ht.TString),
+    SIZE: Field("Size", True, ht.TQuantity),
+    USED: Field("Used", True, ht.TQuantity),
+    FREE: Field("Free", True, ht.TQuantity),
+    ALLOCATABLE: Field("Allocatable", shape=ht.TBool),
 }
 
 
@@ -97,7 +99,10 @@ TYPES: dict[str, UnitType] = {
             constants.ST_LVM_VG,
             "Volume group",
             listed=True,
-            more={MISSING: Field("Missing"), RETURNED: Field("Returned")},
+            more={
+                MISSING: Field("Missing", shape=ht.TListOf(ht.TString)),
+                RETURNED: Field("Returned", shape=ht.TListOf(ht.TString)),
+            },
             operations=frozenset([FIX_CONSISTENCY]),
             space="volume_group_name",
             parts=(constants.ST_LVM_PV,),
@@ -110,6 +115,12 @@ TYPES: dict[str, UnitType] = {
         *map(UnitType, (constants.ST_BLOCK, constants.ST_DISKLESS, constants.ST_EXT, constants.ST_RADOS)),
     )
 }
+
+
+def RowShape(name: str, fields: Sequence[str]) -> ht.Type:
+    """Return what a node sends of a unit of a type that is asked for these fields."""
+    known = Of(name).fields
+    return ht.TItems(*(known[field].shape if field in known else ht.TAny for field in fields))
 
 
 def Of(name: str) -> UnitType:

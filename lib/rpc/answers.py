@@ -8,9 +8,21 @@ it by himself.
 
 from __future__ import annotations
 
-from ganeti import ht
+from collections.abc import Callable
 
-_Number = ht.TFloat
+from ganeti import ht
+from ganeti.params import units
+
+
+def _IsDecimal(value: str) -> bool:
+    try:
+        return _Number(float(value))
+    except ValueError:
+        return False
+
+
+_Number = ht.TQuantity
+_Decimal = ht.Type("decimal", lambda value: ht.TString(value) and _IsDecimal(value), words="a number as text")
 _MaybeNumber = ht.TMaybe(_Number)
 _MaybeString = ht.TMaybe(ht.TString)
 _MaybeInt = ht.TMaybe(ht.TInt)
@@ -21,13 +33,16 @@ _Guest = ht.TStrictDict(
     {"memory": _Number, "vcpus": ht.TInt, "state": ht.TOr(ht.TInt, ht.TString), "time": _Number}, {}, ht.TAny
 )
 _Device = ht.TStrictDict(
-    {"is_degraded": ht.TMaybe(ht.TBool), "ldisk_status": ht.TInt},
+    {
+        "is_degraded": ht.TMaybe(ht.TBool),
+        "ldisk_status": ht.TInt,
+        "sync_percent": _MaybeNumber,
+        "estimated_time": _MaybeNumber,
+    },
     {
         "dev_path": _MaybeString,
         "major": _MaybeInt,
         "minor": _MaybeInt,
-        "sync_percent": _MaybeNumber,
-        "estimated_time": _MaybeNumber,
     },
     ht.TAny,
 )
@@ -77,7 +92,8 @@ _OsFacts = ht.TDictOf(
 )
 _Provider = ht.TItems(ht.TString, ht.TString, ht.TBool, ht.TString, ht.TListOf(_Pair))
 _NodeErrors = ht.TListOf(_Pair)
-_Volume = ht.TItems(ht.TOr(ht.TString, _Number), ht.TBool, ht.TBool)
+_Size = ht.TOr(_Decimal, _Number)
+_Volume = ht.TItems(_Size, ht.TBool, ht.TBool)
 _Problems = ht.TDictOf(ht.TString, _MaybeString)
 # Where a wrong shape is a finding of its own, cmdlib.cluster.verify_nodes looks at it.
 _Verification = ht.TStrictDict(
@@ -176,8 +192,13 @@ ANSWERS: dict[str, ht.Type] = {
     "file_storage_dir_remove": ht.TAny,
     "file_storage_dir_rename": ht.TAny,
     "lv_list": ht.TDictOf(ht.TString, _Volume),
-    "node_volumes": ht.TListOf(ht.TDictOf(ht.TString, ht.TOr(ht.TString, _Number))),
+    "node_volumes": ht.TListOf(
+        ht.TStrictDict(
+            {"dev": ht.TString, "vg": ht.TString, "name": ht.TString, "size": _Size}, {"health": ht.TString}, ht.TAny
+        )
+    ),
     "storage_execute": ht.TAny,
+    # BY_ARGUMENTS says more.
     "storage_list": ht.TListOf(ht.TList),
     "storage_modify": ht.TAny,
     "vg_list": ht.TDictOf(ht.TString, _Number),
@@ -271,6 +292,12 @@ ONE_EACH = frozenset(
         "blockdev_pause_resume_sync",
     ]
 )
+
+
+# The shapes of answers that depend on what was asked: procedure -> shape, from the arguments of the call.
+BY_ARGUMENTS: dict[str, Callable[..., ht.Type]] = {
+    "storage_list": lambda kind, _arguments, _name, fields: ht.TListOf(units.RowShape(kind, fields)),
+}
 
 
 def Fits(procedure: str, payload: object) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ganeti import constants, errors, runtime, serializer
+from ganeti import constants, errors, ht, runtime, serializer
 from ganeti.metrics import CallTimes
 from ganeti.rpc import answers, encoders
 from ganeti.rpc.base import (
@@ -76,6 +76,7 @@ class RpcResult:
         self._fail_msg: str | None = None
         self._payload: Any = None
         self._elements: int | None = None
+        self._shape: ht.Type | None = None
         self._raw: bytes | None = None
 
     def _SetAnswer(self, answer: Answer) -> None:
@@ -92,10 +93,12 @@ class RpcResult:
             if len(answer.body) <= _PARSED_AT_ONCE:
                 self._Parse()
 
-    def _Expect(self, elements: int | None) -> None:
-        """Remember how many elements were asked about, where the answer has an entry for each."""
+    def _Expect(self, elements: int | None, args: Sequence[Any]) -> None:
+        """Remember what the answer depends on: how many elements were asked about, or what exactly."""
         if self.procedure.name in answers.ONE_EACH:
             self._elements = elements
+        if self.procedure.name in answers.BY_ARGUMENTS:
+            self._shape = answers.BY_ARGUMENTS[self.procedure.name](*args)
 
     def _SetFailure(self, text: str) -> None:
         self._fail_msg = text or NO_INFORMATION
@@ -131,6 +134,8 @@ class RpcResult:
         name = self.procedure.name
         if not answers.Fits(name, payload):
             return f"expected {str(answers.ANSWERS[name])[:_SHOWN]}"
+        if self._shape is not None and not self._shape(payload):
+            return f"expected {str(self._shape)[:_SHOWN]}"
         if self._elements is not None and len(payload) != self._elements:
             return f"it has {len(payload)} entries for {self._elements}"
         return ""
@@ -352,7 +357,7 @@ class RpcRunner(_Calls):
                 failed.append(result)
                 continue
             written = body.For(node, target.uuid)
-            result._Expect(written.elements)
+            result._Expect(written.elements, args)
             request = Request(
                 target.name,
                 target.host,

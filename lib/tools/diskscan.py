@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ganeti import errors, runtime
 from ganeti.storage.utilities import lvmtools
+from ganeti.utils import procfs
 from ganeti.utils.text import NiceSort
 
 SECTOR = 512
@@ -20,6 +21,7 @@ SMALLEST_PARTITION = 1 << 30
 _SYS_BLOCK = "/sys/block"
 _KINDS = ("hd", "sd", "vd", "xvd", "nvme", "md", "ubd")
 _SECONDS = 60.0
+_MOUNTS_LIMIT = 16 * 1024 * 1024
 _DIFFERENT = 1
 
 
@@ -90,9 +92,9 @@ def ParseSignatures(output: str) -> list[str]:
 def ParseMounts(text: str) -> dict[str, str]:
     """Return mount points by device number and by path; ``text``: /proc/self/mountinfo."""
     found: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in procfs.Lines(text):
         front, _, back = line.partition(" - ")
-        words, source = front.split(), back.split()
+        words, source = front.split(" "), back.split(" ")
         if len(words) >= 5 and len(source) >= 2:
             found.setdefault(words[2], words[4])
             if source[1].startswith("/dev/"):
@@ -155,7 +157,7 @@ def _Fact(*path: str) -> str:
 
 def LookForUses() -> Uses:
     groups = {pv.name: pv.group for pv in lvmtools.PhysicalVolumes()}
-    mounts = ParseMounts(runtime.ReadText("/proc/self/mountinfo"))
+    mounts = ParseMounts(procfs.ReadText("/proc/self/mountinfo", _MOUNTS_LIMIT))
     return Uses(mounts, ParseSwaps(runtime.ReadText("/proc/swaps")), groups)
 
 

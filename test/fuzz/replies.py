@@ -27,6 +27,13 @@ _NEW: dict[str, Any] = {
 }  # fmt: skip
 _QUERIES = {"node": "name", "instance": "name", "os": "name", "extstorage": "name", "export": "node", "group": "name"}
 
+# What is damaged where the example's nodes have nothing to list.
+_ROWS: dict[str, Any] = {
+    "/node_volumes": [{"dev": "/dev/sda", "vg": "xenvg", "name": "v", "size": "12.50", "health": ""}],
+    "/storage_list": [["xenvg", 1024.0, ["pv-uuid"], []]],
+    "/lv_list": {"xenvg/v": ["12.50", False, False]},
+}
+
 
 class RogueTransport:
     """Carries calls, and damages the answers of one node while ``rng`` is set."""
@@ -48,6 +55,8 @@ class RogueTransport:
     def _Damaged(self, rng: random.Random, request: Request, answer: Answer) -> Answer:
         try:
             value = json.loads(answer.body)
+            if value == [True, []] or value == [True, {}]:
+                value = [True, _ROWS.get(request.path, value[1])]
             if rng.random() < 0.9:
                 value = [True, damage.Value(rng, value[1])]
             body = damage.Text(rng, value) if rng.random() < 0.2 else json.dumps(value).encode()
@@ -146,7 +155,9 @@ def _Jobs(master: Master, rogue: str) -> list[opcodes.OpCode]:
         opcodes.OpInstanceReinstall(instance_name=WEB, os_type="noop"),
         opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_primary"),
         opcodes.OpInstanceGrowDisk(instance_name=WEB, disk=0, amount=1),
-        opcodes.OpNodeQueryvols(nodes=[rogue], output_fields=["node", "name", "size"]),
+        opcodes.OpNodeQueryvols(nodes=[], output_fields=["node", "name", "size"]),
+        opcodes.OpNodeQueryStorage(nodes=[], storage_type="lvm-vg", output_fields=["node", "name", "free", "missing"]),
+        opcodes.OpRepairNodeStorage(node_name=rogue, storage_type="lvm-vg", name="xenvg", missing=["pv-uuid"]),
         opcodes.OpNodeSetParams(node_name=rogue, drained=True),
         opcodes.OpNodeSetParams(node_name=rogue, drained=False),
         opcodes.OpNodeSetParams(node_name=rogue, master_candidate=True),

@@ -22,7 +22,8 @@ STORAGE_TYPE = Value(
 def Run(options: Options, arguments: list[str]) -> int:
     fields, as_json = storage.Split(options, list(_TITLES))
     op = OpNodeQueryStorage(nodes=arguments, storage_type=options.user_storage_type, output_fields=fields)
-    return storage.PrintTable(_TITLES | _MORE_TITLES, fields, jobs.SubmitOpCode(op, options), options, as_json)
+    titles = {name: field[:2] for name, field in (_TITLES | _MORE_TITLES).items()}
+    return storage.PrintTable(titles, fields, jobs.SubmitOpCode(op, options), options, as_json)
 
 
 COMMAND = Command(

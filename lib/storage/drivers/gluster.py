@@ -16,7 +16,7 @@ from ganeti import constants, errors, pathutils, runtime, ssconf
 from ganeti.storage import paths
 from ganeti.storage.drivers.file import FileDevice
 from ganeti.storage.utilities import programs
-from ganeti.utils import owndirs
+from ganeti.utils import owndirs, procfs
 
 _MOUNTS = "/proc/self/mounts"
 _MOUNTS_LIMIT = 16 * 1024 * 1024
@@ -141,7 +141,7 @@ def MountedAt(path: str) -> tuple[str, str] | None:
         real = paths.WithoutLinks(path)
     except errors.FileStoragePathError as err:
         raise errors.BlockDeviceError(str(err)) from err
-    return FindMount(runtime.ReadText(_MOUNTS, limit=_MOUNTS_LIMIT), real)
+    return FindMount(procfs.ReadText(_MOUNTS, _MOUNTS_LIMIT), real)
 
 
 def _Address(host: str, what: str) -> str:
@@ -166,7 +166,7 @@ def BuildMount(volume: Volume) -> list[str]:
 def FindMount(mounts: str, mount_point: str) -> tuple[str, str] | None:
     """Return (source, type) of what is mounted at a path; the last line counts, as it lies on top."""
     found = None
-    for line in mounts.splitlines():
+    for line in procfs.Lines(mounts):
         words = line.split(" ")
         if len(words) >= 3 and _Unescaped(words[1]) == mount_point:
             found = _Unescaped(words[0]), words[2]

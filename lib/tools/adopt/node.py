@@ -18,6 +18,7 @@ from ganeti.daemon.main import ErrorText
 from ganeti.server import ownnode
 from ganeti.tools import daemon_util, ensure_dirs, hand_back
 from ganeti.tools.adopt import boot, records, release, watching
+from ganeti.utils import procfs
 
 _LIMIT = 1024 * 1024
 _DAEMONS = (
@@ -135,7 +136,7 @@ def _Guests(_request: Mapping[str, Any]) -> dict[str, str]:
     for name in runtime.ListDir(pids) if runtime.IsDir(pids) else ():
         try:
             pid = int(runtime.ReadText(f"{pids}/{name}", 100))
-            status = runtime.ReadText(f"/proc/{pid}/stat", _LIMIT)
+            status = procfs.ReadText(f"/proc/{pid}/stat", _LIMIT)
         except (OSError, ValueError):
             continue
         # The 22nd field; the second one may hold blanks and ends with the last parenthesis.

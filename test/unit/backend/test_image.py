@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.server
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -168,29 +168,78 @@ def test_what_is_no_file(disk: Path, public: Path) -> None:
 
 
 class Exchanging:
-    """A side of the process on which somebody exchanges the image when it has been looked at."""
+    """A side of the process on which somebody does something when the image has been looked at."""
 
-    def __init__(self, public: Path):
-        self._side, self._public = runtime.CurrentSide(), public
+    def __init__(self, exchange: Callable[[], None]):
+        self._side, self._exchange = runtime.CurrentSide(), exchange
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._side, name)
 
     def RunCmd(self, *args: object) -> object:
-        (self._public / "image").unlink()
-        (self._public / "image").symlink_to(self._public / "secret")
+        self._exchange()
         return self._side.RunCmd(*args)
 
 
-def test_a_file_that_is_exchanged_meanwhile(disk: Path, public: Path) -> None:
-    (public / "image").write_bytes(b"image")
-    (public / "secret").write_bytes(SECRET)
-    (public / "secret").chmod(0o600)
+def FillMeanwhile(disk: Path, image: Path, exchange: Callable[[], None]) -> str:
     before = runtime.CurrentSide()
-    runtime.EnterSide(Exchanging(public))
+    runtime.EnterSide(Exchanging(exchange))
     try:
-        with pytest.raises(errors.RpcCallError, match="symbolic links"):
-            Fill(disk, public / "image")
+        with pytest.raises(errors.RpcCallError) as caught:
+            Fill(disk, image)
     finally:
         runtime.EnterSide(before)
     assert SECRET not in disk.read_bytes()
+    return str(caught.value)
+
+
+@pytest.fixture(name="secret")
+def _Secret(public: Path) -> Path:
+    secret = public / "private" / "image"
+    secret.parent.mkdir()
+    secret.write_bytes(SECRET)
+    secret.chmod(0o600)
+    return secret
+
+
+def test_a_file_that_is_exchanged_meanwhile(disk: Path, public: Path, secret: Path) -> None:
+    image = public / "image"
+    image.write_bytes(b"image")
+
+    def exchange() -> None:
+        image.unlink()
+        image.symlink_to(secret)
+
+    assert "symbolic links" in FillMeanwhile(disk, image, exchange)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="whoever runs this may read the file")
+def test_a_directory_that_is_exchanged_meanwhile(disk: Path, public: Path, secret: Path) -> None:
+    """What can be checked by name can be exchanged; the rights of whoever reads cannot."""
+    image = public / "mine" / "image"
+    image.parent.mkdir()
+    image.write_bytes(b"image")
+
+    def exchange() -> None:
+        image.parent.rename(public / "away")
+        image.parent.symlink_to(secret.parent)
+
+    assert "Permission denied" in FillMeanwhile(disk, image, exchange)
+
+
+def test_a_pipe_in_the_place_of_the_file(disk: Path, public: Path) -> None:
+    """Nobody writes to it, and nobody waits for that."""
+    image = public / "image"
+    image.write_bytes(b"image")
+
+    def exchange() -> None:
+        image.unlink()
+        os.mkfifo(image)
+
+    before, side = disk.read_bytes(), runtime.CurrentSide()
+    runtime.EnterSide(Exchanging(exchange))
+    try:
+        Fill(disk, image)
+    finally:
+        runtime.EnterSide(side)
+    assert disk.read_bytes() == before

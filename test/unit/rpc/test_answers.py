@@ -101,7 +101,30 @@ def test_shapes_are_strict_where_somebody_reads() -> None:
     assert all(ht.TAny == shape or not shape(object()) for shape in ANSWERS.values())
 
 
-_STATUS = {"is_degraded": False, "ldisk_status": 0}
+def test_rows_of_storage_have_everything_that_is_read() -> None:
+    row = {"dev": "/dev/sda", "vg": "xenvg", "name": "v", "size": "12.50"}
+    assert Fits("node_volumes", [row, {**row, "size": 12, "health": "partial"}])
+    for key in row:
+        assert not Fits("node_volumes", [{k: v for k, v in row.items() if k != key}])
+    for size in ("%s%n", "", "nan", "inf", "1" * 400, 10**400, float("nan"), None):
+        assert not Fits("node_volumes", [{**row, "size": size}])
+        assert not Fits("lv_list", {"xenvg/v": [size, False, False]})
+    assert not Fits("bdev_sizes", {"/dev/sda": 10**400}) and Fits("bdev_sizes", {"/dev/sda": 1 << 50})
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[["xenvg"]], [[]], [["xenvg", 1, 2]], [["xenvg", "%s"]], [["xenvg", 10**400]], [[7, 1]], [None]],
+)
+def test_rows_of_storage_units_have_the_fields_that_were_asked_for(rows: Any) -> None:
+    asked = ["lvm-vg", [], None, ["name", "free"]]
+    assert call("storage_list", json.dumps([True, [["xenvg", 1.5]]]).encode(), asked).fail_msg is None
+    assert "invalid answer to storage_list" in (
+        call("storage_list", json.dumps([True, rows]).encode(), asked).fail_msg or ""
+    )
+
+
+_STATUS = {"is_degraded": False, "ldisk_status": 0, "sync_percent": None, "estimated_time": None}
 _ENTRIES: dict[str, Any] = {
     "blockdev_getdimensions": [1 << 30, None],
     "blockdev_getmirrorstatus": _STATUS,

@@ -147,6 +147,13 @@ def test_space_is_that_of_the_volume(nodes: Nodes) -> None:
     assert name == MOUNT_POINT and size > 0
 
 
+def test_what_else_is_mounted_can_have_any_name() -> None:
+    """A user may mount below a directory of his own; the kernel escapes blanks and line feeds only."""
+    strange = "fuse /home/mallory/\udcff\r\x0b\x1c\u2028 fuse.sshfs rw,nosuid 0 0"
+    assert gluster.FindMount(f"{strange}\n{MOUNTS}", "/srv/covered") == ("2001:db8::7:/gv2", "fuse.glusterfs")
+    assert gluster.FindMount(strange, "/home/mallory/\udcff\r\x0b\x1c\u2028") == ("fuse", "fuse.sshfs")
+
+
 def test_what_is_mounted_where() -> None:
     assert gluster.FindMount(MOUNTS, "/run/ganeti/gluster") == ("192.0.2.7:/gv0", "fuse.glusterfs")
     assert gluster.FindMount(MOUNTS, "/srv/with blank") == ("store.example.org:gv1", "fuse.glusterfs")

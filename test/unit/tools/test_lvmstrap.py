@@ -375,6 +375,12 @@ def test_lines_of_the_kernel_that_are_cut_off_are_passed_over() -> None:
     assert diskscan.ParseMounts("\n".join(lines)) == {"8:1": "/a", "/dev/sda1": "/a"}
 
 
+def test_a_mount_point_with_any_name() -> None:
+    lines = ["30 1 8:1 / /a\u2028\x1c\udcff rw - ext4 /dev/sda1", "30 1 8:2 / /b rw - ext4 /dev/sda2"]
+    found = diskscan.ParseMounts("\n".join(lines))
+    assert found["/dev/sda1"] == "/a\u2028\x1c\udcff" and found["/dev/sda2"] == "/b"
+
+
 def test_signatures_as_wipefs_prints_them() -> None:
     assert diskscan.ParseSignatures("ext4\ngpt\ngpt\nPMBR\n") == ["ext4", "gpt", "PMBR"]
     assert diskscan.ParseSignatures("") == []

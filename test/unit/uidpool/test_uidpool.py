@@ -121,6 +121,16 @@ def test_an_id_that_a_process_has_is_not_handed_out(node: Node) -> None:
         pass  # it was unlocked again
 
 
+def test_a_process_with_a_name_of_any_bytes_hinders_nobody(node: Node) -> None:
+    """Every user may call a process of his so."""
+    named = r"printf '\377x' > /proc/$$/comm; echo; read line"
+    with subprocess.Popen(["sh", "-c", named], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdout.readline()
+        assert uidpool.RequestUnusedUid({FREE[0]}).uid == FREE[0]
+        process.stdin.close()
+
+
 def test_an_empty_pool_has_no_id_to_hand_out(node: Node) -> None:
     with pytest.raises(errors.LockError):
         uidpool.RequestUnusedUid([])
