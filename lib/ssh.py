@@ -112,6 +112,11 @@ def BareKey(line: str) -> str:
     return "" if found is None else CheckKeyLine(" ".join(found))
 
 
+def KeyOfNode(line: str, name: str) -> str:
+    """Return the line of a node's key with the comment of its root: what it says there itself is not to be relied on."""
+    return f"{BareKey(line)} {_autoconf.SSH_LOGIN_USER}@{name}"
+
+
 def CommentHost(line: str) -> str:
     """Return HOST of the comment ``USER@HOST`` of a key; empty if there is none."""
     return "" if _KeyOf(line) is None else _Words(line)[-1].rpartition("@")[2]
@@ -135,9 +140,21 @@ def WithKeys(text: str, keys: Iterable[str]) -> str:
 
 
 def WithoutKeys(text: str, keys: Iterable[str]) -> str:
-    """Return the ``text`` of authorized_keys without these keys; comments and other lines stay."""
-    unwanted = {_KeyOf(key) for key in keys} - {None}
-    return _Joined([line for line in Lines(text) if _KeyOf(line) not in unwanted])
+    """Return the ``text`` of authorized_keys without the lines of these keys; comments and other lines stay.
+
+    A line is that of a key if it has it with the comment of the same host; that of a key without a comment, whatever comment it
+    has.  With another one somebody else logs in with it, whatever the node says that calls it its own.
+    """
+    unwanted = list(keys)
+    return _Joined([line for line in Lines(text) if not any(_IsLineOf(key, line) for key in unwanted)])
+
+
+def _IsLineOf(key: str, line: str) -> bool:
+    return SameKey(key, line) and (key.strip(_BLANKS) == BareKey(key) or _Short(key) == _Short(line))
+
+
+def _Short(line: str) -> str:
+    return CommentHost(line).partition(".")[0]
 
 
 def CheckKeyLine(line: str) -> str:
@@ -205,11 +222,11 @@ def ClaimProblem(key: str, known: KeysByNode, names: Collection[str]) -> str | N
             return f"it is the key of {owner}"
     if any(SameKey(key, ReadUserKey(kind)) for kind in KEY_KINDS):
         return f"it is the key of this node, {pathutils.HostName()}"
-    if any(HasKey(key, known.get(name, ())) for name in names):
-        return None
     hosts = {*names, *(name.partition(".")[0] for name in names)}
+    # Keys that release 3.1 has filed have the comments that their makers gave them.
+    filed = [line for name in names for line in known.get(name, ()) if SameKey(key, line)]
     for line in ReadAuthorized():
-        if SameKey(key, line) and CommentHost(line) not in hosts:
+        if SameKey(key, line) and CommentHost(line) not in hosts and not any(_IsLineOf(one, line) for one in filed):
             return f"{AuthorizedKeysFile()} lets somebody else log in with it"
     return None
 
@@ -242,8 +259,16 @@ def ReplaceAuthorized(former: Iterable[str], keys: Sequence[str]) -> None:
     _ChangeAuthorized(lambda text: WithKeys(WithoutKeys(text, [key for key in former if not HasKey(key, keys)]), keys))
 
 
-def ForbidKeys(keys: Iterable[str]) -> None:
+def ForbidKeys(keys: Sequence[str]) -> None:
+    """Take the lines of these keys away; SshUpdateError, afterwards, if somebody else logs in with one of them."""
     _ChangeAuthorized(lambda text: WithoutKeys(text, keys))
+    for key in keys:
+        left = next((line for line in ReadAuthorized() if SameKey(key, line)), None)
+        if left is not None:
+            raise errors.SshUpdateError(
+                f"{AuthorizedKeysFile()} still accepts the key '{key[-60:]}', with the comment '{_Words(left)[-1][-60:]}'; delete"
+                " that line if it is not somebody else's, and 'gnt-node add --readd NODE' gives the node a key of its own"
+            )
 
 
 def _ChangeAuthorized(change: Callable[[str], str]) -> None:

@@ -239,7 +239,7 @@ def _FileKey(machine: Machine, shown: str) -> None:
     names = {machine.name, machine.uuid or machine.name}
 
     def change(known: dict[str, list[str]]) -> ssh.KeysByNode:
-        key = ssh.CheckKeyLine(shown)
+        key = ssh.KeyOfNode(ssh.CheckKeyLine(shown), machine.name)
         problem = ssh.ClaimProblem(key, known, names)
         if problem is not None:
             raise errors.SshUpdateError(problem)

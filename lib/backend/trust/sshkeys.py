@@ -180,7 +180,10 @@ def RemoveNodeKeys(
     ssh.ChangeNodeKeys(change)
     own = {node_uuid: keys}
     if from_authorized_keys and keys:
-        ssh.ForbidKeys(keys)
+        try:
+            ssh.ForbidKeys(keys)
+        except errors.SshUpdateError as err:
+            others.failures.append([pathutils.HostName(), str(err)])
     for name in others.names:
         if name != node_name:
             tell = from_public_keys and name in potential_master_candidates

@@ -114,7 +114,7 @@ class _Renewal:
         self._Each(make)
         for row in self._own:
             used = ssh.ReadUserKey(self._old_kind)
-            fresh = ssh.CheckKeyLine(ssh.MakeUserKey(self._kind, bits, suffix=_NEW_SUFFIX))
+            fresh = ssh.KeyOfNode(ssh.MakeUserKey(self._kind, bits, suffix=_NEW_SUFFIX), row.name)
             self._Learn(row, fresh, [used] if used else [])
         for row in self._rows:
             if row.uuid in shown:
@@ -126,7 +126,7 @@ class _Renewal:
     def _Believe(self, row: _Row, shown: str) -> None:
         """Learn what a node sent; SshUpdateError if its new key is not one that can be its own."""
         line, _, rest = shown.partition("\n")
-        fresh = ssh.CheckKeyLine(line)
+        fresh = ssh.KeyOfNode(ssh.CheckKeyLine(line), row.name)
         self._CheckClaim(row, fresh)
         try:
             used = ssh.BareKey(rest)
@@ -138,7 +138,7 @@ class _Renewal:
         proven = bool(used) and _IsAuthorizedAs(used, row.name)
         if used and not proven:
             self._claimed[row.uuid] = used
-        self._Learn(row, fresh, [used] if proven else [])
+        self._Learn(row, fresh, [ssh.KeyOfNode(used, row.name)] if proven else [])
 
     def _CheckClaim(self, row: _Row, key: str) -> None:
         known = {**self._known, **{f"{uuid} (new)": [line] for uuid, line in self._fresh.items()}}
@@ -221,7 +221,10 @@ class _Renewal:
         staying = _AllOf(self._Final(self._known))
         leaving = {uuid: [key for key in keys if not ssh.HasKey(key, staying)] for uuid, keys in self._old.items()}
         leaving = {uuid: keys for uuid, keys in leaving.items() if keys}
-        ssh.ForbidKeys(_AllOf(leaving))
+        try:
+            ssh.ForbidKeys(_AllOf(leaving))
+        except errors.SshUpdateError as err:
+            self._others.failures.append([pathutils.HostName(), str(err)])
 
         def withdraw(row: _Row) -> None:
             claimed = {"claimed": [self._claimed[row.uuid]]} if row.uuid in self._claimed else {}

@@ -135,11 +135,13 @@ class Scene(Machines):
         keys = [_Content(machine, ssh.UserKeyFiles(self.kind)[1]).strip() for machine in self.all]
         olds = {_Line("rsa", number) for number in range(len(NAMES))}
         assert len(set(keys)) == len(NAMES) and not olds & set(keys), keys
+        # On record are the names that the master knows, not those that the nodes give themselves.
+        recorded = [ssh.KeyOfNode(key, name) for key, name in zip(keys, NAMES, strict=True)]
         for machine, key in zip(self.all, keys, strict=True):
             assert _Content(machine, ssh.UserKeyFiles(self.kind)[0]).strip() == f"private {key.split()[1][4:]}"
-            assert sorted(_Content(machine, ssh.AuthorizedKeysFile()).splitlines()) == sorted(keys[:CANDIDATES])
+            assert sorted(_Content(machine, ssh.AuthorizedKeysFile()).splitlines()) == sorted(recorded[:CANDIDATES])
             known = machine.Call(ssh.ReadNodeKeys)
-            assert known == {uuid: [key] for uuid, key in zip(UUIDS, keys, strict=True)}
+            assert known == {uuid: [key] for uuid, key in zip(UUIDS, recorded, strict=True)}
             assert not any(_Content(machine, path) for path in ssh.UserKeyFiles(self.kind, "_new"))
 
 
@@ -158,7 +160,7 @@ def _Content(machine: Machine, path: str) -> str:
 
 def _Accepts(target: Machine, lines: list[str]) -> bool:
     accepted = _Content(target, ssh.AuthorizedKeysFile()).splitlines()
-    return any(line in accepted for line in lines)
+    return any(ssh.HasKey(line, accepted) for line in lines)
 
 
 def _Usable(machine: Machine, *named: str) -> list[str]:

@@ -156,9 +156,46 @@ def test_renewed_keys_replace_the_old_ones_everywhere(cluster: Cluster) -> None:
         assert cluster.Problems(number) == []
         with cluster.nodes[number - 1]:
             private, public = ssh.UserKeyFiles("rsa")
-            assert Path(public).read_text().strip() == known[UUIDS[number - 1]][0]
+            assert ssh.SameKey(Path(public).read_text(), known[UUIDS[number - 1]][0])
             assert "PRIVATE KEY" in Path(private).read_text()
     assert not list(Path(ssh.UserDir()).glob("*_new*"))
+
+
+def _LetAliceIn(cluster: Cluster, *numbers: int) -> None:
+    for number in numbers:
+        with cluster.nodes[number - 1]:
+            ssh.AuthorizeKeys([ALICE])
+
+
+ALICE = "ssh-rsa AAAAadmin alice@desk"
+
+
+@pytest.mark.parametrize("act", ["renewal", "removal"])
+def test_a_node_that_calls_an_administrators_key_its_own_does_not_lock_her_out(cluster: Cluster, act: str) -> None:
+    """The master does not know her key when node3 claims it; she logs in to node2, and later to the master."""
+    _LetAliceIn(cluster, 2)
+    claim = ssh.KeyOfNode(ALICE, NAMES[2])
+    assert ssh.ClaimProblem(claim, ssh.ReadNodeKeys(), (UUIDS[2], NAMES[2])) is None
+    ssh.ChangeNodeKeys(lambda known: {**known, UUIDS[2]: [claim]})
+    _LetAliceIn(cluster, 1)
+    assert "lets somebody else log in" in (ssh.ClaimProblem(claim, ssh.ReadNodeKeys(), (UUIDS[2], NAMES[2])) or "")
+    if act == "renewal":
+        failures = sshrenewal.RenewKeys(UUIDS, NAMES, UUIDS[:2], NAMES, "rsa", "rsa", 1024)
+    else:
+        failures = sshkeys.RemoveNodeKeys(UUIDS[2], NAMES[2], UUIDS[:2], NAMES, True, True, True, True, False)
+    assert any("alice@desk" in text or "lets somebody else log in" in text for _, text in failures), failures
+    for number in (1, 2):
+        assert ALICE in cluster.Authorized(number)
+
+
+def test_keys_of_the_original_are_withdrawn_whatever_their_comments(cluster: Cluster) -> None:
+    former = "ssh-rsa AAAAformer made by hand"
+    ssh.ChangeNodeKeys(lambda known: {**known, UUIDS[2]: [former]})
+    for number in (1, 2, 3):
+        with cluster.nodes[number - 1]:
+            ssh.AuthorizeKeys([former])
+    assert sshrenewal.RenewKeys(UUIDS, NAMES, UUIDS[:2], NAMES, "rsa", "rsa", 1024) == []
+    assert not any(former in cluster.Authorized(number) for number in (1, 2, 3))
 
 
 def test_what_verify_finds(cluster: Cluster) -> None:

@@ -230,7 +230,12 @@ def test_ssh_keys_are_added_replaced_and_removed(node: VirtualNode) -> None:
         f'from="192.0.2.1" {KEY}own admin@desk',
         f"{KEY}one root@node1",
     ]
-    update(authorized_keys=["remove", {"uuid1": [f"{KEY}one anything"]}])
+    update(authorized_keys=["remove", {"uuid1": [f"{KEY}one root@node1.example.com"]}])
+    assert node.Read(authorized).splitlines()[-1].endswith("admin@desk")
+    # A node that calls an administrator's key its own does not lock him out.
+    claimed = {"cluster_name": "c", "authorized_keys": ["remove", {"uuid2": [f"{KEY}own root@node2"]}]}
+    code, said = run(node, "ssh_update", claimed)
+    assert code == 1 and f"{authorized} still accepts the key" in said and "'admin@desk'; delete that line" in said
     assert node.Read(authorized).splitlines()[-1].endswith("admin@desk")
     known = f"{DATA}/ganeti_pub_keys"
     update(public_keys=["override", {"uuid1": [f"{KEY}one"], "uuid2": [f"{KEY}two"]}])
