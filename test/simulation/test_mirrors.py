@@ -13,7 +13,7 @@ from simulation.migration.qemu import SimulatedDisk
 from simulation.migration.world import World
 from simulation.mirrors import bugs
 from simulation.mirrors.driver import MirrorHalf
-from simulation.mirrors.run import KeptCluster, MirrorParts, People, Run
+from simulation.mirrors.run import KeptCluster, LateCalls, MirrorParts, People, Run
 
 from ganeti import runtime
 
@@ -121,3 +121,16 @@ def test_each_planted_bug_is_found(bug: type[MirrorParts]) -> None:
     problems = (Run(seed, bug).problem for seed in range(1, SEEDS_FOR_A_BUG + 1))
     # A broken promise, not a bug that cannot even run.
     assert next(filter(None, problems), "").startswith("Violation")
+
+
+def test_a_call_that_arrives_after_its_migration_opens_nothing() -> None:
+    broken = [result for seed in range(40) if (result := Run(seed, faults=0, people=LateCalls)).problem]
+    assert not broken, "\n".join(Describe("mirrors", result, events=True) for result in broken)
+
+
+@pytest.mark.parametrize(
+    "bug", [bugs.NodesForgetDecisions, bugs.EndOfTheRecordIsNoDecision], ids=lambda bug: bug.__name__
+)
+def test_a_migration_that_does_not_number_its_mirrors_is_found(bug: type[MirrorParts]) -> None:
+    problems = (Run(seed, bug, 0, LateCalls).problem for seed in range(40))
+    assert "two halves are open, and nobody migrates" in next(filter(None, problems), "")

@@ -686,3 +686,24 @@ class People:
             if kept - half.data:
                 raise Violation(f"{len(kept - half.data)} acknowledged writes are lost on {half}")
         assert RETRY_AFTER < FROZEN_SECONDS
+
+
+class LateCalls(People):
+    """A call of a migration arrives when that has ended, and nobody is called to clean up after it."""
+
+    def __init__(self, world: World, cluster: KeptCluster):
+        super().__init__(world, cluster)
+        self.plots = (self.MoveAndHang,)
+
+    def MoveAndHang(self) -> list[Callable[[], str]]:
+        choose = self.world.rng.choice
+        kind = choose(("drbd_attach_net", "drbd_attach_net", "blockdev_open", "accept_instance", "instance_migrate"))
+        host = self.cluster.primary if kind == "instance_migrate" else self.secondary
+        self.struck.At(f"{kind} on {host}", self.struck.Fate(choose(("late", "hangs"))), choose((0, 0, 1)))
+        return [self.Migrate, *[self.Wait] * 6, self.Cut, self.Wait, self.Wait]
+
+    def Migrate(self) -> str:
+        error = super().Migrate()
+        # Then it says so, and all is settled.
+        self.moving = bool(error) and "it stays on" not in error
+        return error

@@ -383,23 +383,38 @@ class TLMigrateInstance(Settler):
     def _Conclude(self, trouble: str | None) -> None:
         """Find out where the guest is now, and settle that; fails unless it is on the target."""
         name = self._instance.name
-        try:
-            situation = self._Resolve("could not be migrated", _PATIENCE)
-        except errors.OpExecError as err:
-            raise errors.OpExecError(f"{trouble}: {err}" if trouble else str(err)) from err
-        where = situation.verdict.node
-        if where == self.source_uuid:
-            try:
-                self._Settle(situation)
-            except errors.OpExecError as err:
-                self.lu.LogWarning(f"After the failed migration: {err}")
-            trouble = trouble or f"{self._Name(self.target_uuid)} could not receive it"
-            raise errors.OpExecError(f"Could not migrate instance {name}: {trouble}; it stays on {self._Name(where)}")
+        situation = self._ResolveAfter(trouble)
+        if situation.verdict.node == self.source_uuid:
+            problem = self._TrySettle(situation)
+            # A call that came late may have sent it since it was looked for: then it returns, or has arrived.
+            situation = self._ResolveAfter(trouble)
+            if situation.verdict.node == self.source_uuid:
+                # Or have something wait for it on the target, which can be ended now.
+                problem = self._TrySettle(situation) if problem is not None else None
+                if problem is not None:
+                    self.lu.LogWarning(f"After the failed migration: {problem}")
+                trouble = trouble or f"{self._Name(self.target_uuid)} could not receive it"
+                raise errors.OpExecError(
+                    f"Could not migrate instance {name}: {trouble}; it stays on {self._Name(self.source_uuid)}"
+                )
         self._Settle(situation)
-        state = situation.State(where)
+        where, state = situation.verdict.node, situation.State(situation.verdict.node)
         if state != runstate.RUNNING:
             self.lu.LogWarning(f"The instance does not run on {self._Name(where)}: its state is {state}, as before")
         self._feedback("* done")
+
+    def _ResolveAfter(self, trouble: str | None) -> Situation:
+        try:
+            return self._Resolve("could not be migrated", _PATIENCE)
+        except errors.OpExecError as err:
+            raise errors.OpExecError(f"{trouble}: {err}" if trouble else str(err)) from err
+
+    def _TrySettle(self, situation: Situation) -> errors.OpExecError | None:
+        try:
+            self._Settle(situation)
+        except errors.OpExecError as err:
+            return err
+        return None
 
     def _CheckVersions(self, instance: objects.Instance) -> None:
         hvparams = self.snapshot.cluster.hvparams.get(instance.hypervisor, {})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, runtime
 from ganeti.cmdlib.base import Feedback, LogicalUnit, Tasklet
+from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.instance.moving.looking import EndLeftovers, LookAround, Situation
 from ganeti.cmdlib.instance.moving.whereabouts import Kind
 from ganeti.params import disk as disk_params
@@ -156,7 +157,10 @@ class Settler(Tasklet):
         """Close the disks on every other node, bring mirrors back to one writer, open them on ``where`` alone."""
         if not self._disks:
             return
+        users = list(users)
         others = [node for node in users if node != where]
+        self._OutdateCalls()
+        self._Follow(users)
         for node in others:
             self._Close(node)
         if self.mirror == disk_params.INTERNAL and not any(self.snapshot.nodes[node].offline for node in self._pair):
@@ -178,6 +182,19 @@ class Settler(Tasklet):
                 f" use 'gnt-instance activate-disks {name}'"
             ) from err
 
+    def _OutdateCalls(self) -> None:
+        """Number the mirrors anew: calls of before that come late are refused by the nodes that know it (design-drbd)."""
+        if self.mirror == disk_params.INTERNAL:
+            self.cfg.RenewDisksBehind([disk.uuid for disk in self._disks])
+
+    def _Follow(self, nodes: Iterable[str]) -> None:
+        """Have nodes know the number of the mirrors, before a call that opens or connects them can come between two steps."""
+        if self.mirror != disk_params.INTERNAL:
+            return
+        for node in nodes:
+            result = mirrors.Follow(self, self._instance, node, self._disks)
+            self._RaiseUnsettled(result, f"Cannot prepare the mirrors on node {result.node_name}")
+
     # --- disks --------------------------------------------------------------------------------------------------------
 
     def _OpenBoth(self) -> None:
@@ -186,6 +203,7 @@ class Settler(Tasklet):
             return
         if self.mirror == disk_params.INTERNAL:
             self._feedback("* changing disks into dual-master mode")
+            self._OutdateCalls()
             self._Close(self.target_uuid)
             self._Attach(dual=True)
             self._WaitUntilSync()
