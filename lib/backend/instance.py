@@ -38,7 +38,7 @@ def OpenedDisks(instance: objects.Instance, attempts: Sequence[str | None]) -> l
     Closing the disks of a node removes their links, so a start that comes late finds nothing to write to; and what a
     late call opens again is open for another attempt.
     """
-    disks = _FoundDisks(instance)
+    disks = _FoundDisks(instance, _Writable)
     for index, ((_, device_path, _), attempt) in enumerate(zip(disks, attempts, strict=True)):
         is_linked = not device_path or links.IsMade(instance.name, device_path, index)
         if not is_linked or _OpenFor(instance, index) != attempt:
@@ -69,10 +69,10 @@ def LinkedDisks(instance: objects.Instance) -> list[GuestDisk]:
 
 
 def _Writable(disk: objects.Disk) -> BlockDev | None:
-    """Return the device; raise BlockDeviceError for a side of a mirror that is not open: a guest could not go on here."""
+    """Return the device; raise BlockDeviceError for a side of a mirror that is not open: a guest could not write to it."""
     device = tree.Reach(disk)
     if isinstance(device, Mirror) and not device.Connection().primary:
-        raise errors.BlockDeviceError(f"{device}: is not open on this node; the migration that opened it may be over")
+        raise errors.BlockDeviceError(f"{device}: is not open on this node; the call that opened it may be overtaken")
     return device
 
 

@@ -51,7 +51,7 @@ class Copies:
                 # Where it is not set up nothing is known of its data yet.
                 idle.append(disk)
                 continue
-            if state is not None and state.get("incomplete") and not state["in_resync"]:
+            if state is not None and state.get("incomplete") and not (state["in_resync"] and self._IsFilled(disk)):
                 # The target would be recorded as the side that counts, and the only copy as one that does not.
                 raise self._Lacking(disk, state)
             if not excused:
@@ -61,6 +61,14 @@ class Copies:
                 )
             feedback(f"Ignoring degraded disk {disk.iv_name} on {self._ROLE} {self._node}")
         self._SetUpAndJudge(idle, excused, feedback)
+
+    def _IsFilled(self, disk: objects.Disk) -> bool:
+        """Return whether the other side still fills this one: a link that broke a moment ago looks as before from here."""
+        if self._source.offline:
+            return False
+        view = mirrors.LookBriefly(self._caller, self._instance, [disk], self._source.uuid)
+        state = (view or {}).get(disk.uuid)
+        return state is not None and (state["connected"] or state["in_resync"]) and state["local_uptodate"]
 
     def CheckIdle(self, excused: bool, feedback: Callable[[str], None]) -> None:
         """Set the disks up on the node for as long as it takes to look; raise OpExecError if one cannot be used there.

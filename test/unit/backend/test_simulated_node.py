@@ -95,7 +95,7 @@ def test_a_target_is_not_prepared_on_a_closed_side_of_a_mirror() -> None:
     node.Call(blockdev.Open, "", [DISK], False)
     node.Call(blockdev.Close, GUEST.name, [DISK])
     with pytest.raises(
-        errors.BlockDeviceError, match="is not open on this node; the migration that opened it may be over"
+        errors.BlockDeviceError, match="is not open on this node; the call that opened it may be overtaken"
     ):
         node.Call(migration.Accept, DATA, None, "192.0.2.2")
     assert node.Call(Running) == []

@@ -264,6 +264,9 @@ class TLMigrateInstance(Settler):
                 hint=f"try again; if node {source.name} is off for sure, use 'gnt-node modify --offline yes {source.name}'"
                 " first",
             )
+        if silent:
+            # The old primary's copy is given up now: one that it was still filling cannot be completed any more.
+            self._CheckCopies(self.target_uuid, situation, excused=True)
         # A guest that was not seen to end may write for as long as its node is not told otherwise.
         instance = self.cfg.SetInstancePrimaryNode(instance.uuid, self.target_uuid, alone=silent)
         if instance.admin_state == constants.ADMINST_UP:
