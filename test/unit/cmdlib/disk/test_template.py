@@ -39,13 +39,18 @@ def test_a_made_up_template_lives_through_everything() -> None:
     assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout + done.stderr
 
 
-def _Named(pattern: str) -> set[str]:
+# Where places in an identity, or children, may be named: the objects of templates, their drivers, the layout of config.data,
+# and that of 3.1 in what confd answers.
+_PLACES_ALLOWED = ("objects/", "params/disk/", "storage/", "upgrade/", "confd/view.py")
+
+
+def _Named(pattern: str, allowed: tuple[str, ...] = _ALLOWED) -> set[str]:
     """Return where in other files a pattern is found, and what."""
     found = []
     for folder, _, names in os.walk(os.path.join(TOP, "lib")):
         for name in names:
             path = os.path.relpath(os.path.join(folder, name), os.path.join(TOP, "lib"))
-            if name.endswith(".py") and not path.startswith(_ALLOWED):
+            if name.endswith(".py") and not path.startswith(allowed):
                 with open(os.path.join(folder, name), encoding="utf-8") as stream:
                     text = stream.read()
                 found += [f"{path}: {known}" for known in re.findall(pattern, text)]
@@ -58,6 +63,16 @@ def test_nobody_else_tells_templates_apart_by_name() -> None:
         "cmdlib/disk/generate.py: DT_DISKLESS",
         "htools/model/entities.py: DT_DISKLESS",
     }
+
+
+def test_nobody_else_knows_what_stands_where_in_an_identity() -> None:
+    # "first, *rest" of children only counts them; those with a name of their own are processes.
+    identity, children = r"\blogical_id\b\"?\]?", r"\bchildren\b\"?\]?"
+    unpacked = rf"(?:,|, *\*?\w+\)?|\*\w+) = [^=\n]*{identity}$|, *\w+\)? = [^=\n]*{children}$"
+    pattern = rf"(?m){identity}\[|{children}\[[-\d:]|{unpacked}"
+    wrong = "disk.logical_id[0]", 'disk["children"][1]', "one, two = disk.logical_id", "(one, two) = known.children"
+    assert all(re.search(pattern, line) for line in wrong)
+    assert _Named(pattern, _PLACES_ALLOWED) == set()
 
 
 def test_nobody_else_tells_types_of_storage_units_apart_by_name() -> None:
