@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -446,7 +445,26 @@ def test_a_group_has_no_std() -> None:
 @pytest.mark.req("RM-DISK-25")
 def test_of_every_disk_parameter_it_is_documented_when_a_change_takes_effect() -> None:
     with open(os.path.join(TOP, "doc", "storage.rst"), encoding="utf-8") as stream:
-        table = stream.read().partition("A change takes effect")[2].partition("Exclusive storage")[0]
+        table = stream.read().partition("\nParameter  ")[2].split("\n====")[1]
+    documented: dict[str, str] = {}
+    cells = ["", ""]
+    for line in table.splitlines()[1:]:
+        # A row that begins with "template:" is a new one, else it goes on in both cells.
+        cells = (
+            [line[:60], line[60:]] if ": " in line[:20] else [f"{cells[0].rstrip()} {line[:60]}", cells[1] + line[60:]]
+        )
+        for group in cells[0].split(";"):
+            names, _, params = group.partition(":")
+            for name in names.split(","):
+                documented.update(
+                    {
+                        f"{name.strip()}: {param.strip()}": cells[1].strip()
+                        for param in params.split(",")
+                        if param.strip()
+                    }
+                )
     for name, template in disk.TEMPLATES.items():
         for param in template.params:
-            assert re.search(rf"(?<![\w-]){param}(?![\w-])", table), f"{name}: {param}"
+            assert documented.get(f"{name}: {param}"), f"{name}: {param}"
+    wrong = [key for key in documented if key.split(": ")[1] not in disk.TEMPLATES[key.split(": ")[0]].params]
+    assert wrong == []

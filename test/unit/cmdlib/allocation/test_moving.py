@@ -188,6 +188,21 @@ def test_recreating_disks_needs_nodes_without_old_volumes(five: Master) -> None:
 
 
 @pytest.mark.req("D20-FOA-07")
+@pytest.mark.parametrize("target", [2, 3])
+@pytest.mark.parametrize("kind", [opcodes.OpInstanceFailover, opcodes.OpInstanceMigrate])
+def test_memory_on_any_node_is_enough(shared: Master, kind: Any, target: int) -> None:
+    """Hail itself: only one of the other nodes has room."""
+    for number, node in enumerate(shared.all[1:], start=1):
+        node.SetMemory(32768 if number == target else 300)
+    shared.Run(kind(instance_name=FAR, iallocator="hail"))
+    assert Nodes(shared, FAR) == (str(target + 1),) and FAR in shared[target].guests
+    shared[target].SetMemory(300)
+    shared[0].SetMemory(300)
+    with pytest.raises(errors.OpPrereqError, match="hail"):
+        shared.Run(kind(instance_name=FAR, iallocator="hail"))
+    assert FAR in shared[target].guests
+
+
 @pytest.mark.parametrize("kind", [opcodes.OpInstanceFailover, opcodes.OpInstanceMigrate])
 def test_shared_disks_follow_the_allocator(shared: Master, kind: Any) -> None:
     played = _Chooses(shared, 2)

@@ -124,6 +124,7 @@ def test_a_side_that_cannot_be_set_up_or_seen_is_no_target(three: Master) -> Non
     assert "try again" in hint
 
 
+@pytest.mark.req("D20-FOA-03")
 @pytest.mark.parametrize("third", BOTH, ids=["to the secondary", "to a third node"])
 @pytest.mark.parametrize("state", ["Diskless", "Inconsistent"])
 def test_the_loss_of_the_primary_does_not_make_up_for_missing_data(three: Master, state: str, third: bool) -> None:

@@ -71,7 +71,7 @@ def test_a_new_node_gets_the_files_of_all_though_it_is_no_candidate(three: Maste
     assert machine.Read(pathutils.EXTRA_FILES_LIST) == b"/etc/ours\n" and machine.Read("/etc/ours") == b"ours\n"
 
 
-@pytest.mark.req("D20-FLAG-01", "D21-UUID-02")
+@pytest.mark.req("D21-UUID-02")
 def test_a_new_node_enters_as_regular_and_is_promoted(three: Master) -> None:
     machine = three.Spare()
     address = machine.name
@@ -98,6 +98,7 @@ def test_a_new_node_enters_as_regular_and_is_promoted(three: Master) -> None:
     assert address in machine.arguments["write_ssconf_files"][0]["node_list"]
 
 
+@pytest.mark.req("D20-FLAG-01")
 def test_with_a_full_pool_it_stays_regular(three: Master) -> None:
     _Pool(three, 1)
     node = _Add(three, group="default", ndparams={"oob_program": "/bin/oob"}, vm_capable=False)
