@@ -327,7 +327,7 @@ class _Replacement:
                 if result.fail_msg or not result.payload:
                     raise errors.OpExecError(
                         f"Can't find {disk.iv_name} on node {self._Name(uuid)}: {result.fail_msg or 'disk not found'}",
-                        hint="activate the disks of the instance and try again",
+                        hint=f"use 'gnt-instance activate-disks {self._instance.name}' and try again",
                     )
 
     def _Finish(self) -> None:
@@ -393,7 +393,8 @@ class NewStorage(_Replacement):
             if IsDegraded(lu, self._other, self._instance, disk):
                 raise errors.OpExecError(
                     f"Node {self._Name(self._other)} has degraded storage, unsafe to replace disks for instance"
-                    f" {self._instance.name}"
+                    f" {self._instance.name}",
+                    hint=f"use 'gnt-instance activate-disks --wait-for-sync {self._instance.name}' and try again",
                 )
         self._Step(3, "Allocate new storage")
         pairs = self._Allocate()

@@ -14,11 +14,15 @@ from lab.stage import Stage
 from lab.stories.mirror import CheckOnePrimary, MoveAndCheck, Pair, WaitForSync
 from lab.writes import Writer
 
-_STEPS_OF_REPLACEMENT = 6
-# Of the seventeen before "done".
-_STEPS_OF_MIGRATION = 17
+# Lines that a job prints; test_cut_off.py counts them.
+STEPS_OF_REPLACEMENT = 6
+# Before "done".
+STEPS_OF_MIGRATION = 14
 _ROUNDS = 6
+_SIDES = (0, 1)
 _JOBS_SECONDS = 300.0
+# What a message may name, of the commands for an instance.
+_ADVISED = "migrate --cleanup|shutdown|startup|activate-disks(?: --wait-for-sync)?|replace-disks --auto"
 
 # Strikes a node, and returns what has to be done to it before anybody looks at what happened.
 Strike = Callable[[Stage, Node, str, Writer], Callable[[], None]]
@@ -59,20 +63,36 @@ def CutPower(stage: Stage, node: Node, _name: str, writer: Writer) -> Callable[[
     return lambda: stage.PowerOn(node, writer)
 
 
-_STRIKES: tuple[Strike, ...] = (KillMaster, KillNoded, EndGuest, CutPower)
+_ON_MIGRATION: tuple[Strike, ...] = (KillMaster, KillNoded, EndGuest, CutPower)
+_ON_REPLACEMENT: tuple[Strike, ...] = (KillMaster, KillNoded, CutPower)
+
+
+def _InTurn(stage: Stage, strikes: tuple[Strike, ...], *place: int) -> Strike:
+    """Return the strike whose turn it is at a place.
+
+    ``--times`` as many as there are strikes: each of them at each place.
+    """
+    return strikes[(stage.seed + sum(place)) % len(strikes)]
 
 
 def _Interrupt(stage: Stage, argv: list[str], mark: str, step: int, strike: Callable[[], Callable[[], None]]) -> str:
-    """Run a command on the master and strike when its output has ``step`` lines with ``mark``, or at its end.
+    """Run a command on the master and strike when its output has ``step`` lines with ``mark``.
 
-    Return how its job ended, if that was not well.
+    Return how its job ended, if that was not well.  Raise AssertionError if the command had ended before the strike.
     """
     words, name = " ".join(argv), argv[-1]
     begin = "rm -f /run/story.*; touch /run/story.log;"
-    run = f"(gnt-{words} >/run/story.log 2>&1; touch /run/story.end) </dev/null >/dev/null 2>&1 &"
+    run = f"(gnt-{words} >/run/story.log 2>&1; echo ENDED >/run/story.end) </dev/null >/dev/null 2>&1 &"
     stage.cluster.master.Shell(f"{begin} {run}")
     wait = f"until [ $(grep -c '{mark}' /run/story.log) -ge {step} ] || [ -e /run/story.end ]; do sleep 0.1; done"
-    printed = stage.cluster.master.Shell(f"{wait}; grep '{mark}' /run/story.log | tail -n 1", seconds=600)
+    look = (
+        f"grep '{mark}' /run/story.log | sed -n '{step}p'; [ ! -e /run/story.end ] || cat /run/story.log /run/story.end"
+    )
+    printed = stage.cluster.master.Shell(f"{wait}; {look}", seconds=600)
+    # What is lost after the end interrupts nothing, and the story would end well whatever becomes of interrupted jobs.
+    assert printed.strip() and "ENDED" not in printed, (
+        f"gnt-{words} ended before anything was lost at its line {step}:\n{printed}"
+    )
     stage.say(f"         line {step} of gnt-{words}: {printed.strip()}")
     repair = strike()
     if stage.cluster.master.machine.running:
@@ -95,21 +115,29 @@ def _WaitForJobs(stage: Stage) -> None:
 
 
 def _Trouble(stage: Stage, name: str) -> str:
-    """Return what the last migration or replacement of the instance said when it failed."""
-    fields = "--no-headers", "--separator=|", "-o", "status,summary,opresult"
+    """Return what the last migration or replacement of the instance said when it failed: its error, and hints in its log."""
+    fields = "--no-headers", "--separator=|", "-o", "status,id,summary,opresult"
     lines = stage.cluster.Gnt("job", "list", *fields).stdout.splitlines()
-    jobs = [line.split("|", 2) for line in lines if f"({name})" in line and re.search("MIGRATE|REPLACE_DISKS", line)]
+    jobs = [line.split("|", 3) for line in lines if f"({name})" in line and re.search("MIGRATE|REPLACE_DISKS", line)]
     if not jobs or jobs[-1][0] == "success":
         return ""
-    stage.say(f"         the job said: {jobs[-1][2]}")
-    return jobs[-1][2]
+    _, job, _, result = jobs[-1]
+    hints = re.findall(r"Hint: (.*)", stage.cluster.Gnt("job", "info", job).stdout)
+    said = "\n".join([result, *hints])
+    stage.say(f"         the job said: {said}")
+    return said
 
 
-def _DoAsTold(stage: Stage, name: str, said: str) -> None:
-    """Do what a failed migration says, and what the commands say that it names, until one of them helps."""
+def _DoAsTold(stage: Stage, name: str, said: str, command: str = "") -> None:
+    """Do what a failed job says, and what the commands say that it names, until one of them helps.
+
+    ``command``: the one that was interrupted, where it is to be repeated if nothing else is said.
+    """
     for _ in range(_ROUNDS):
-        told = re.findall(rf"'gnt-instance (migrate --cleanup|shutdown|startup|activate-disks) {name}'", said)
-        if not told:
+        told = [verb.strip() for verb in re.findall(rf"'gnt-instance ({_ADVISED}) {name}'", said)]
+        if command and (not told or re.search("repeat the command|try again", said)):
+            told.append(command)
+        if not said or not told:
             break
         for verb in dict.fromkeys(told):
             # There is no terminal to ask on.
@@ -130,9 +158,10 @@ def _Start(stage: Stage, name: str) -> None:
 # --- migration ------------------------------------------------------------------------------------------------------------
 
 
-def _Migration(stage: Stage, strike: Strike, step: int) -> None:
+def _Migration(stage: Stage, strike: Strike, step: int, side: int) -> None:
+    """Strike the node that the guest leaves (``side`` 0) or the other one at a step of a migration."""
     source, target = Pair(stage)
-    victim = stage.random.choice((source, target))
+    victim = (source, target)[side]
     with stage.Instance("drbd", source, target) as name, Writer(stage.cluster, name) as writer:
         WaitForSync(stage, name)
         writer.WaitFor()
@@ -150,34 +179,35 @@ def _Migration(stage: Stage, strike: Strike, step: int) -> None:
         stage.CheckWrites(writer, stage.Other(primary))
 
 
-def _SomeStep(stage: Stage) -> int:
-    return stage.random.randint(1, _STEPS_OF_MIGRATION)
+def _SomeStep(stage: Stage) -> tuple[int, int]:
+    return stage.random.randint(1, STEPS_OF_MIGRATION), stage.random.choice(_SIDES)
 
 
 def interrupted_migration_without_master(stage: Stage) -> None:
     """The master daemon is killed at a step of a migration."""
-    _Migration(stage, KillMaster, _SomeStep(stage))
+    _Migration(stage, KillMaster, *_SomeStep(stage))
 
 
 def interrupted_migration_without_noded(stage: Stage) -> None:
     """The node daemon of either node is killed at a step of a migration."""
-    _Migration(stage, KillNoded, _SomeStep(stage))
+    _Migration(stage, KillNoded, *_SomeStep(stage))
 
 
 def interrupted_migration_without_guest(stage: Stage) -> None:
     """The guest's process on either node ends at a step of a migration."""
-    _Migration(stage, EndGuest, _SomeStep(stage))
+    _Migration(stage, EndGuest, *_SomeStep(stage))
 
 
 def interrupted_migration_without_power(stage: Stage) -> None:
     """Either node loses its power at a step of a migration, and comes back."""
-    _Migration(stage, CutPower, _SomeStep(stage))
+    _Migration(stage, CutPower, *_SomeStep(stage))
 
 
 def interrupted_migration_everywhere(stage: Stage) -> None:
-    """At each step of a migration something else is lost."""
-    for step in range(1, _STEPS_OF_MIGRATION + 1):
-        _Migration(stage, stage.random.choice(_STRIKES), step)
+    """At each step of a migration each node loses something, one thing after the other in turn."""
+    for step in range(1, STEPS_OF_MIGRATION + 1):
+        for side in _SIDES:
+            _Migration(stage, _InTurn(stage, _ON_MIGRATION, step, side), step, side)
 
 
 # --- replacement of a side's volumes --------------------------------------------------------------------------------------
@@ -200,17 +230,16 @@ def _Replacement(stage: Stage, strike: Strike, victim: Node, step: int, where: s
         with stage.Writing(name, secondary) as writer:
             argv = ["instance", "replace-disks", where, name]
             said = _Interrupt(stage, argv, "STEP", step, lambda: strike(stage, victim, name, writer))
+            _DoAsTold(stage, name, said, f"replace-disks {where}")
             _Start(stage, name)
             CheckOnePrimary(stage, name)
             writer.WaitFor()
-            if said:
-                stage.Gnt("instance", "replace-disks", where, name)
             _RemoveUnknown(stage)
             MoveAndCheck(stage, name, secondary)
 
 
 def _Replace(stage: Stage, strike: Strike, victim: Node) -> None:
-    step = stage.random.randint(1, _STEPS_OF_REPLACEMENT)
+    step = stage.random.randint(1, STEPS_OF_REPLACEMENT)
     _Replacement(stage, strike, victim, step, stage.random.choice(["-p", "-s"]))
 
 
@@ -235,7 +264,9 @@ def interrupted_replace_without_secondary(stage: Stage) -> None:
 
 
 def interrupted_replace_everywhere(stage: Stage) -> None:
-    """Either node loses its power at each step of replace-disks, of either side."""
-    for step in range(1, _STEPS_OF_REPLACEMENT + 1):
-        for where in ("-p", "-s"):
-            _Replacement(stage, CutPower, stage.random.choice(stage.cluster.nodes[:2]), step, where)
+    """At each step of replace-disks, of either side, each node loses something, one thing after the other in turn."""
+    for step in range(1, STEPS_OF_REPLACEMENT + 1):
+        for number, where in enumerate(("-p", "-s")):
+            for side in _SIDES:
+                strike = _InTurn(stage, _ON_REPLACEMENT, step, number, side)
+                _Replacement(stage, strike, stage.cluster.nodes[side], step, where)

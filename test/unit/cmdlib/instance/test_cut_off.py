@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from lab.stories.interrupted import STEPS_OF_MIGRATION, STEPS_OF_REPLACEMENT
 from support.creation import OnDisks
 from support.master import Master
 from unit.cmdlib.instance.test_mirrors import WEB, Mirrors, _Empty
@@ -101,3 +102,33 @@ def test_what_a_removal_leaves_is_cleaned_up_by_ordinary_commands(three: Master,
         if not cut_off:
             break
     assert number > 3
+
+
+def test_the_laboratory_strikes_at_each_step_and_not_after_the_last_one(three: Master) -> None:
+    Mirrors(three)
+    three.Run(_Create("drbd"))
+    three.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
+    steps = [text for text in three.last.messages if text.startswith("* ")]
+    assert steps.index("* done") == len(steps) - 1 == STEPS_OF_MIGRATION, steps
+    for side in ("primary", "secondary"):
+        three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode=f"replace_on_{side}"))
+        assert sum("STEP" in text for text in three.last.messages) == STEPS_OF_REPLACEMENT
+
+
+def test_what_stands_against_a_replacement_is_removed_by_the_command_that_is_named(three: Master) -> None:
+    """As after a power cut of the secondary, or after the loss of the link."""
+    mirrors = Mirrors(three)
+    three.Run(_Create("drbd"))
+    replace = opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary")
+    mirrors.machines[1].LosePower()
+    with pytest.raises(errors.OpExecError, match="Can't find disk/0 on node node2") as caught:
+        three.Run(replace)
+    assert caught.value.hint == f"use 'gnt-instance activate-disks {WEB}' and try again"
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    mirrors.links.Cut()
+    with pytest.raises(errors.OpExecError, match="has degraded storage") as caught:
+        three.Run(replace)
+    assert caught.value.hint == f"use 'gnt-instance activate-disks --wait-for-sync {WEB}' and try again"
+    mirrors.links.Heal()
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
+    three.Run(replace)
