@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from lab import stories
-from lab.cluster import InstallAll, LabCluster
+from lab.cluster import InstallAll, LabCluster, Node
 from lab.files import Lack
 from lab.readme import InstallAsReadme
-from lab.site import LightSite, Site
+from lab.site import LightSite, Site, SiteMachines
 from lab.stage import Stage, Teller
 
 _DESCRIPTION = """Start virtual machines as nodes with real LVM and DRBD, form a cluster of them, and run stories or wait.
@@ -42,20 +42,20 @@ def Main(argv: list[str]) -> int:
         "--as-readme", action="store_true", help="these stories: install what the README says, by its own commands"
     )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 24), help="repeats a run")
-    parser.add_argument("--keep", action="store_true", help="leave the cluster running, and take commands")
+    parser.add_argument("--keep", action="store_true", help="leave the machines running, and take commands")
     options = parser.parse_args(argv)
     if options.list:
         for name, story in known.items():
             print(f"{name:38} {stories.NodesFor(story)} nodes  {(story.__doc__ or '').splitlines()[0]}")
         return 0
-    wanted = (
-        [name for name in known if stories.NodesFor(known[name]) <= options.nodes] if options.all else options.story
-    )
+    wanted = _All(options) if options.all else options.story
     for name in wanted:
         if name not in known:
             parser.error(f"there is no story {name}; --list lists them")
         if stories.NodesFor(known[name]) > options.nodes and not stories.IsOnSite(known[name]):
             parser.error(f"story {name} needs --nodes {stories.NodesFor(known[name])}")
+        if options.light and not stories.IsOnSite(known[name]):
+            parser.error(f"story {name} needs disks, which light machines do not have: leave --light out")
     if lack := "" if options.light else Lack(options.nodes):
         print(f"test/lab/run: the laboratory cannot run here: {lack}")
         return 1
@@ -65,6 +65,14 @@ def Main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted")
         return 130
+
+
+def _All(options: argparse.Namespace) -> list[str]:
+    """Return the names of the stories that these machines suffice for."""
+    known = stories.All()
+    if options.light:
+        return [name for name in known if stories.IsOnSite(known[name])]
+    return [name for name in known if stories.NodesFor(known[name]) <= options.nodes]
 
 
 def _Run(options: argparse.Namespace, wanted: list[str]) -> int:
@@ -78,8 +86,10 @@ def _Run(options: argparse.Namespace, wanted: list[str]) -> int:
     on_site = [name for name in wanted if stories.IsOnSite(known[name])]
     others = [name for name in wanted if name not in on_site]
     failed = _TellOnSite(options, on_site, say)
-    if others or options.keep:
+    if others or (options.keep and not options.light):
         failed += _TellInCluster(options, others, say)
+    elif options.keep and not on_site:
+        _KeepLight(options, say)
     say("everything is taken down")
     return 1 if failed else 0
 
@@ -110,10 +120,23 @@ def _TellOnSite(options: argparse.Namespace, names: list[str], say: Callable[[st
             count = max(options.nodes, stories.NodesFor(stories.All()[name]))
             made = (LightSite if options.light else Site)(Path(folder), count, say, install)
             with made as site:
-                failed += not _Tell(Teller(site, seed, say), name, seed)
+                teller = Teller(site, seed, say)
+                failed += not _Tell(teller, name, seed)
+                if options.light and options.keep:
+                    SitePrompt(teller).cmdloop()
         if failed:
             break
     return failed
+
+
+def _KeepLight(options: argparse.Namespace, say: Callable[[str], None]) -> None:
+    """Keep light machines that are in no cluster for whoever wants to look around."""
+    install = InstallAsReadme if options.as_readme else InstallAll
+    with (
+        tempfile.TemporaryDirectory(prefix="lab-", dir="/var/tmp") as folder,
+        LightSite(Path(folder), options.nodes, say, install) as site,
+    ):
+        SitePrompt(Teller(site, options.seed, say)).cmdloop()
 
 
 def _Rounds(names: list[str], times: int, seed: int) -> list[tuple[str, int]]:
@@ -135,20 +158,14 @@ def _Tell(stage: Teller[Any], name: str, seed: int) -> bool:
     return True
 
 
-class Prompt(cmd.Cmd):
-    """Commands for a cluster that is kept."""
+class _Prompt(cmd.Cmd):
+    """Commands for machines that are kept."""
 
     prompt = "lab> "
 
-    def __init__(self, stage: Stage):
+    def __init__(self, teller: Teller[Any]):
         super().__init__()
-        self._stage = stage
-        self._nodes = {node.name: node for node in stage.cluster.nodes}
-        lines = ["", "To log in (Ctrl-] ends it):"]
-        lines += [f"  {node.name}: socat -,raw,echo=0,escape=0x1d {node.machine.shell}" for node in stage.cluster.nodes]
-        self.intro = "\n".join(
-            [*lines, "Commands: on NODE COMMAND..., off, power, cut, heal, story; 'help' explains them."]
-        )
+        self._nodes: dict[str, Node] = {node.name: node for node in teller.cluster.nodes}
 
     def onecmd(self, line: str) -> bool:
         try:
@@ -165,6 +182,55 @@ class Prompt(cmd.Cmd):
         name, _, script = line.partition(" ")
         done = self._nodes[name].Run("sh", "-c", script, check=False, seconds=3600)
         print(done.stdout + done.stderr, end="")
+
+    def do_quit(self, _line: str) -> bool:
+        """quit: take everything down (Ctrl-D and Ctrl-C do, too)"""
+        return True
+
+    do_EOF = do_quit
+
+
+class SitePrompt(_Prompt):
+    """Commands for light machines, whether they are a cluster already or not."""
+
+    def __init__(self, teller: Teller[SiteMachines]):
+        super().__init__(teller)
+        self._site = teller.cluster
+        self.intro = "\n".join(
+            [
+                f"Machines: {', '.join(self._nodes)}; root of {self._site.master.name} is let in everywhere over SSH.",
+                "Commands: on NODE COMMAND..., off, power, cut, heal; 'help' explains them.",
+            ]
+        )
+
+    def do_off(self, line: str) -> None:
+        """off NODE: take its power away"""
+        self._site.PowerOff(self._nodes[line])
+
+    def do_power(self, line: str) -> None:
+        """power NODE: give it its power back"""
+        self._site.PowerOn(self._nodes[line])
+
+    def do_cut(self, line: str) -> None:
+        """cut NODE: take its cable out"""
+        self._site.CutOff(self._nodes[line])
+
+    def do_heal(self, _line: str) -> None:
+        """heal: put all cables back"""
+        self._site.Heal()
+
+
+class Prompt(_Prompt):
+    """Commands for a cluster that is kept."""
+
+    def __init__(self, stage: Stage):
+        super().__init__(stage)
+        self._stage = stage
+        lines = ["", "To log in (Ctrl-] ends it):"]
+        lines += [f"  {node.name}: socat -,raw,echo=0,escape=0x1d {node.machine.shell}" for node in stage.cluster.nodes]
+        self.intro = "\n".join(
+            [*lines, "Commands: on NODE COMMAND..., off, power, cut, heal, story; 'help' explains them."]
+        )
 
     def do_off(self, line: str) -> None:
         """off NODE: take its power away"""
@@ -191,9 +257,3 @@ class Prompt(cmd.Cmd):
         """story NAME [SEED]: run a story"""
         name, *rest = line.split()
         _Tell(self._stage, name, int(rest[0]) if rest else self._stage.seed)
-
-    def do_quit(self, _line: str) -> bool:
-        """quit: take everything down (Ctrl-D and Ctrl-C do, too)"""
-        return True
-
-    do_EOF = do_quit

@@ -49,9 +49,16 @@ def _Fails(stage: Teller[SiteMachines], *argv: str) -> str:
 
 
 def _CheckVerify(stage: Teller[SiteMachines]) -> None:
-    lack = stage.cluster.lack
-    errors = [line for line in stage.Verify() if not (lack and lack.search(line))]
-    assert not errors, "gnt-cluster verify reports:\n" + "\n".join(errors)
+    site = stage.cluster
+    errors = [line for line in stage.Verify() if not (site.lack and site.lack.search(line))]
+    slow = [line for line in errors if site.slow and site.slow.search(line)]
+    assert slow == errors, "gnt-cluster verify reports:\n" + "\n".join(errors)
+    if slow:
+        # From each node to itself and to each other one.
+        nodes = stage.Gnt("node", "list", "--no-headers", "-o", "offline").split()
+        pairs = nodes.count("N") ** 2
+        stage.say(f"         {len(slow)} of the {pairs} SSH sessions of gnt-cluster verify took too long")
+        assert len(slow) < pairs, "none of the SSH sessions of gnt-cluster verify was in time:\n" + "\n".join(slow)
 
 
 def _CheckHealth(stage: Teller[SiteMachines]) -> None:
