@@ -303,6 +303,13 @@ def test_a_running_guest_sees_its_new_nics(master: Master) -> None:
 # --- disks ---------------------------------------------------------------------------------------------------------------
 
 
+def _ModesAtStart(master: Master) -> list[str]:
+    """Start the instance and stop it; return the modes of the disks with which its node started it."""
+    master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    return [disk["mode"] for disk in master[0].arguments["instance_start"][0]["disks_info"]]
+
+
 @pytest.mark.req("D20-VAR-03", "D20-CLI-10", "D20-CLI-12")
 def test_disks_come_change_and_go(filed: Master) -> None:
     assert _Modify(filed, disks=[["add", 0, {"size": "1g", "name": "data"}]]) == [["disk/0", "add:size=1024,mode=rw"]]
@@ -315,7 +322,9 @@ def test_disks_come_change_and_go(filed: Master) -> None:
         ["disk.name/0", "old"],
     ]
     assert (_Disks(filed)[0].mode, _Disks(filed)[0].name) == ("ro", "old")
+    assert _ModesAtStart(filed) == ["ro", "rw"]
     assert _Modify(filed, disks=[["modify", 0, {"mode": "rw"}]]) == [["disk.mode/0", "rw"]]
+    assert _ModesAtStart(filed) == ["rw", "rw"]
     assert [disk.mode for disk in _Disks(filed)] == ["rw", "rw"]
     assert _Modify(filed, disks=[["add", {"size": 1024}]]) == [["disk/2", "add:size=1024,mode=rw"]]
     assert _Modify(filed, disks=[["remove", 2, {}]])[0] == ["disk/2", "remove"]
