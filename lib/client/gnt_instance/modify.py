@@ -36,7 +36,7 @@ REMOTE_NODE = Value(
 )  # fmt: skip
 NEW_PRIMARY = Value(
     "--new-primary", dest="pnode", metavar="NODE", completion=COMPLETE_NODE,
-    text="Record another primary node; only for disks on shared storage, and only while the instance is stopped",
+    text="Record another primary node; only for disks that both nodes have, and only while the instance is stopped",
 )  # fmt: skip
 OFFLINE = Flag("--offline", dest="offline_inst", text="Mark the stopped instance offline, so that it cannot be started")
 ONLINE = Flag("--online", dest="online_inst", text="Undo --offline; the instance stays stopped")

@@ -195,10 +195,22 @@ def test_state_and_place_on_record(stopped: Master) -> None:
     assert _Web(stopped).admin_state == "down"
     _Modify(stopped, pnode="node2")
     assert _Web(stopped).primary_node == stopped.nodes[1]
+    assert any(
+        "now has node2.example.org as its primary node; no data was moved" in text for text in stopped.last.messages
+    )
     _Modify(stopped, os_name="noop")
     assert _Web(stopped).os == "noop"
     _Modify(stopped, os_name="unknown", force=True)
     assert _Web(stopped).os == "unknown"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_disks_of_one_node_need_that_node_as_the_primary(filed: Master, force: bool) -> None:
+    """On another node a start would find no disks, and what it proposes would make empty ones."""
+    with pytest.raises(errors.OpPrereqError, match=r"are on node node1\.example\.org only") as caught:
+        _Modify(filed, pnode="node2", force=force)
+    assert str(caught.value.hint) == f"'gnt-instance move -n node2.example.org {WEB}' copies the disks"
+    assert _Web(filed).primary_node == filed.nodes[0]
 
 
 @pytest.mark.req("D22-OSP-19")
