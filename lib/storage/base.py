@@ -342,18 +342,21 @@ class MirrorState:
     stranger: str | None = None
 
 
+# Its statistics would be the last line of what dd says, where the reason of a failure is looked for.
+_QUIETLY = "status=none"
 # Past the cache does not mean durable: the extents of a sparse file and a disk's own cache need this too.
 _DURABLY = "conv=nocreat,notrunc,fsync"
 
 
 def BuildExport(path: str, mib: int, may_be_link: bool = True) -> list[str]:
     """Return the command that copies ``mib`` MiB of a device to standard output, past the cache."""
-    return ["dd", f"if={path}", f"bs={BLOCK_BYTES}", f"count={mib}", f"iflag={_Direct(may_be_link)}"]
+    return ["dd", f"if={path}", f"bs={BLOCK_BYTES}", f"count={mib}", f"iflag={_Direct(may_be_link)}", _QUIETLY]
 
 
 def BuildImport(path: str, may_be_link: bool = True) -> list[str]:
     """Return the command that copies standard input to an existing device, past the cache and durably."""
-    return ["dd", f"of={path}", f"bs={BLOCK_BYTES}", "iflag=fullblock", f"oflag={_Direct(may_be_link)}", _DURABLY]
+    flags = ["iflag=fullblock", f"oflag={_Direct(may_be_link)}"]
+    return ["dd", f"of={path}", f"bs={BLOCK_BYTES}", *flags, _DURABLY, _QUIETLY]
 
 
 def BuildWipe(path: str, offset: int, size: int, may_be_link: bool = True) -> list[str]:
@@ -367,6 +370,7 @@ def BuildWipe(path: str, offset: int, size: int, may_be_link: bool = True) -> li
         f"of={path}",
         f"count={size}",
         _DURABLY,
+        _QUIETLY,
     ]
 
 

@@ -91,6 +91,13 @@ def Fill(disk: Path, image: object) -> None:
     blockdev.FillFromImage(base.BuildImport(str(disk)), str(image), 1, TROUBLE)
 
 
+@pytest.mark.parametrize("command", [base.BuildWipe("/dev/full", 0, 1), base.BuildImport("/dev/full")])
+def test_a_full_disk_is_the_reason_that_is_named(command: list[str]) -> None:
+    """Not the statistics of dd.  /dev/full can neither be written past the cache nor synced."""
+    through = [word.replace("oflag=direct", "oflag=dsync").replace(",fsync", "") for word in command]
+    assert "No space left on device" in runtime.RunCmd(through, stdin=b"data").fail_reason
+
+
 @pytest.mark.parametrize("size", [0, 5, MIB - 1, MIB])
 def test_the_content_of_a_url_that_fits(server: Server, disk: Path, size: int) -> None:
     before = disk.read_bytes()
