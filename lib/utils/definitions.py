@@ -14,7 +14,7 @@ PARAMETERS_FILE = "parameters.list"
 
 _LIST_LIMIT = 1024 * 1024
 _LOG_LIMIT = 64 * 1024 * 1024
-_TAIL_LINES = 20
+_TAIL_LINES, _TAIL_CHARACTERS = 20, 4000
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
@@ -92,7 +92,9 @@ def LogStamp() -> str:
 
 
 def LastLines(text: str) -> str:
-    return "\n".join(text.splitlines()[-_TAIL_LINES:])
+    """Return the end of what a script printed, which may be one line without an end."""
+    lines = "\n".join(text.splitlines()[-_TAIL_LINES:])
+    return lines if len(lines) <= _TAIL_CHARACTERS else f"[...]{lines[-_TAIL_CHARACTERS:]}"
 
 
 def Tail(path: str) -> str:
