@@ -12,7 +12,7 @@ from ganeti.backend import transfers, wire
 from ganeti.backend.instance import CheckGone
 from ganeti.params import checks
 from ganeti.storage import base, links, paths, tree
-from ganeti.storage.drivers.device import BuildSize
+from ganeti.storage.drivers.device import BuildSize, IsSize
 
 Dict = dict[str, Any]
 
@@ -295,7 +295,7 @@ def BuildDownload(url: str) -> list[str]:
 
 def BuildFill(source: Sequence[str], filling: Sequence[str], mib: int) -> list[str]:
     """Return the command of a shell that copies at most ``mib`` MiB of what a command writes; exit code ``_LARGER`` if there is more."""
-    left, right = map(_Quoted, (source, [*filling, f"count={mib}", "status=none"]))
+    left, right = map(_Quoted, (source, [*filling, f"count={mib}"]))
     more = f'{{ [ "$(head -c 1 | wc -c)" = 0 ] || exit {_LARGER}; }}'
     return [*_SHELL, f"{left} | {{ {right} && {more}; }}"]
 
@@ -336,7 +336,7 @@ def Sizes(devices: list[str]) -> Dict:
         if _DeviceAt(path) is None:
             continue
         result = runtime.RunCmd(BuildSize(path), timeout=30)
-        if not result.failed and result.stdout.strip().isdigit():
+        if not result.failed and IsSize(result.stdout.strip()):
             sizes[path] = int(result.stdout) // base.BLOCK_BYTES
     return sizes
 

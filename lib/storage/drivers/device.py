@@ -14,6 +14,8 @@ from ganeti.storage.base import BLOCK_BYTES, BlockDev
 from ganeti.storage.utilities import programs
 
 _LOOK_SECONDS = 30.0
+# Of the highest number with 64 bits.
+_SIZE_DIGITS = 20
 
 
 class NodeDevice(BlockDev):
@@ -92,11 +94,16 @@ class ExistingDevice(NodeDevice):
 def SizeOf(path: str, what: str) -> int:
     """Return the bytes of a block device; ``what`` it is, for messages."""
     output = programs.Look(BuildSize(path), f"{what}: its size cannot be found out", _LOOK_SECONDS).strip()
-    if not output.isdigit():
+    if not IsSize(output):
         raise errors.BlockDeviceError(
             f"{what}: 'blockdev --getsize64 {path}' printed {output[:40]!r} instead of a size"
         )
     return int(output)
+
+
+def IsSize(text: str) -> bool:
+    """Return whether a program printed a number of bytes; Python knows more digits than ours, and reads no endless ones."""
+    return text.isascii() and text.isdecimal() and len(text) <= _SIZE_DIGITS
 
 
 def BuildSize(path: str) -> list[str]:

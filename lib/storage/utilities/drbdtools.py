@@ -128,7 +128,9 @@ class Minor:
 # A number with more digits is not that of a minor.
 _DIGITS = 9
 
-_VERSION = re.compile(r"version: (\d+)\.(\d+)(?:\.(\d+))?")
+_VERSION = re.compile(
+    rf"version: (\d{{1,{_DIGITS}}})\.(\d{{1,{_DIGITS}}})(?:\.(\d{{1,{_DIGITS}}}))?(?!\.?\d)", re.ASCII
+)
 _MINOR = re.compile(r" *(\d+): +cs:(\w+)")
 _STATUS = re.compile(r"cs:\w+ +(?:st|ro):(\w+)/(\w+) +ds:(\w+)/(\w+)(?: +[ABC])? +([\w-]+)")
 _SYNC = re.compile(r"sync'ed: *([0-9.]+)%.*?finish: +(\d+):(\d+):(\d+)")

@@ -46,6 +46,9 @@ TWICE = (
 
 ALLOCATION_POLICIES = ("contiguous", "cling", "normal")
 
+# MiB; more than any program of LVM can mean.
+_TOO_MUCH = 1e15
+
 # Physical volumes of exclusive storage: sizes differ by this part at most, and so much of each is not for data.
 _PV_MARGIN, _PV_RESERVED = 0.01, 0.02
 
@@ -241,9 +244,13 @@ def _Rows(output: str, width: int, program: str) -> Iterator[list[str]]:
 
 def _Number(text: str, program: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise errors.BlockDeviceError(f"{program} printed {text[:40]!r} where a number was expected") from None
+        number = math.nan
+    # A comparison with NaN is false, too.
+    if not abs(number) < _TOO_MUCH:
+        raise errors.BlockDeviceError(f"{program} printed {text[:40]!r} where a number was expected")
+    return number
 
 
 def ParsePvs(output: str) -> list[PhysicalVolume]:

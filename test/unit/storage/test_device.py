@@ -11,6 +11,7 @@ from support.virtual import MakeDisk
 
 from ganeti import errors, runtime
 from ganeti.storage import tree
+from ganeti.storage.drivers import device
 
 OWNER = "guest.example.com"
 PATH = "/dev/disk/by-id/lun0"
@@ -62,3 +63,10 @@ def test_a_size_that_cannot_be_read(node: Machine, output: str) -> None:
     device = node.Call(tree.FindOrFail, MakeDisk("blockdev", ["manual", PATH]))
     with pytest.raises(errors.BlockDeviceError, match="'blockdev --getsize64 /dev/disk/by-id/lun0' printed"):
         node.Call(device.Dimensions)
+
+
+@pytest.mark.parametrize("printed", ["\N{SUPERSCRIPT TWO}", "\N{ARABIC-INDIC DIGIT TWO}", "9" * 5000, ""])
+def test_what_is_no_size_is_quoted(node: Machine, printed: str) -> None:
+    node.programs["blockdev"] = lambda invocation: invocation.Print(f"{printed}\n")
+    with pytest.raises(errors.BlockDeviceError, match="instead of a size"):
+        node.Call(device.SizeOf, PATH, "disk")

@@ -59,7 +59,16 @@ def test_older_modules_and_a_state_without_percentage() -> None:
     assert minors[1].standalone and minors[1].diskless
 
 
-@pytest.mark.parametrize("text", ["version: 9.1.4 (api:2/proto:110-121)\n", "nothing", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "version: 9.1.4 (api:2/proto:110-121)\n",
+        "nothing",
+        "",
+        "version: " + "9" * 5000 + ".4",
+        "version: 8.4." + "1" * 5000,
+    ],
+)
 def test_modules_that_cannot_be_driven(text: str) -> None:
     with pytest.raises(errors.BlockDeviceError, match=r"must be 8.4|does not begin with a version"):
         drbdtools.ParseVersion(text)

@@ -335,3 +335,9 @@ def test_recorded_output() -> None:
     assert (other.free, other.volumes) == (380, ("two", "one.disk0", "one.snap"))
     [group] = lvmtools.ParseVgs(_Recorded("vgs"))
     assert (group.name, group.free, group.size, group.partial, group.writable) == ("vg", 380, 1016, False, True)
+
+
+@pytest.mark.parametrize("size", ["inf", "-inf", "nan", "1e999", "9" * 5000, "much"])
+def test_what_is_no_size_is_not_counted_with(size: str) -> None:
+    with pytest.raises(errors.BlockDeviceError, match="where a number was expected"):
+        lvmtools.ParseVgs(f"  xenvg|{size}|wz--n-|2.0\n")
