@@ -364,11 +364,12 @@ def BuildCommand(
     """Return the command that runs another on a node, trusting the cluster's host key only.
 
     ``cluster_name`` None: a machine that is not in the cluster yet; its key is asked for, or must be known to the user,
-    or is not looked at (``any_key``).  ``key_file``: a private key that is used instead of those that ssh finds.
+    or is not looked at (``any_key``).  ``key_file``: a private key that is used instead of all other ways in.
     """
     argv = ["ssh", "-oEscapeChar=none", "-oHashKnownHosts=no"]
     if key_file is not None:
-        argv += ["-oIdentitiesOnly=yes", f"-oIdentityFile={key_file}"]
+        # The key is added to those that the machine's configuration names, which may also share a connection that is open.
+        argv += ["-F", "none", "-oIdentitiesOnly=yes", "-oPreferredAuthentications=publickey", f"-oIdentityFile={key_file}"]
     if cluster_name is not None:
         argv += [
             f"-oGlobalKnownHostsFile={pathutils.SSH_KNOWN_HOSTS_FILE}",

@@ -41,7 +41,8 @@ done
   key="$GANETI_ROOTDIR{folder}/id_$kind"
   [ ! -e "$key" ] || keys="$keys -oIdentityFile=$key"
 done
-exec {ssh} -F none -oIdentitiesOnly=yes $keys -oHostName="$address" "$@"
+[ "$named" ] || keys="-oIdentitiesOnly=yes $keys"
+exec {ssh} -F none $keys -oHostName="$address" "$@"
 """
 
 
