@@ -83,7 +83,10 @@ class Copies:
         Disks that are not set up there are for as long as it takes to look.
         """
         disks = mirrors.Mirrors(self._disks)
-        view = self._View(disks) or {}
+        view = self._View(disks)
+        if view is None:
+            # Which disks are set up, and may be in use, is not known either: none is taken down afterwards.
+            return
         idle = [disk for disk in disks if disk.uuid not in view]
         try:
             for disk in idle:

@@ -214,3 +214,24 @@ def test_a_node_that_does_not_say_how_its_side_is_may_be_chosen(three: Master) -
     three[0].faults["drbd_views"] = "it hangs"
     three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, behind="node2"))
     assert all(disk.behind is not None for disk in stopped.Disks())
+
+
+def test_disks_in_use_are_not_taken_down_when_the_first_look_is_not_answered(three: Master) -> None:
+    """Which of them were set up only for the look is not known then."""
+    stopped = Stopped(three)
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    stopped.mirrors.links.Cut()
+    node = three[0]
+
+    def once(name: str, _args: object) -> None:
+        # The check of the request asks first, then the job.
+        if name == "drbd_views" and node.calls.count(name) == looks + 2:
+            raise errors.RpcCallError("it hangs")
+
+    looks = node.calls.count("drbd_views")
+    taken_down = node.calls.count("blockdev_shutdown")
+    node.before = once
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, behind="node2"))
+    assert node.calls.count("drbd_views") >= looks + 2
+    assert node.calls.count("blockdev_shutdown") == taken_down
+    assert [role for _, role, _ in stopped.mirrors.States()[0]] == ["Primary"] * 2
