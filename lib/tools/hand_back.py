@@ -102,14 +102,23 @@ def _Keep() -> None:
     runtime.RemoveTree(pathutils.DATA_EXT_KEPT_DIR)
     runtime.MakeDirs(pathutils.DATA_EXT_DIR, 0o750)
     copy = f"{pathutils.DATA_EXT_DIR}/{_BEFORE}"
-    if not runtime.Exists(pathutils.CLUSTER_CONF_FILE):
-        return
-    if not runtime.Exists(copy) or upgrade.Version(_ReadConfig()) == upgrade.V3_1:
+    if runtime.Exists(pathutils.CLUSTER_CONF_FILE) and not _IsConverted(copy):
         _CopyFile(pathutils.CLUSTER_CONF_FILE, copy)
 
 
-def _ReadConfig() -> dict[str, Any]:
-    data: dict[str, Any] = serializer.LoadProper(runtime.ReadFile(pathutils.CLUSTER_CONF_FILE, _LIMIT), _LIMIT)
+def _IsConverted(copy: str) -> bool:
+    """Return whether the configuration is what a run has made of this copy; its version does not say so for all releases.
+
+    A copy may also be left from a run that was cut off before this release was started again.
+    """
+    if not runtime.Exists(copy):
+        return False
+    now = _ReadConfig()
+    return any(_InForm(_ReadConfig(copy), version)[0] == now for version in _VERSIONS.values())
+
+
+def _ReadConfig(path: str = pathutils.CLUSTER_CONF_FILE) -> dict[str, Any]:
+    data: dict[str, Any] = serializer.LoadProper(runtime.ReadFile(path, _LIMIT), _LIMIT)
     return data
 
 
@@ -136,8 +145,7 @@ def Undo() -> list[str]:
     copy = f"{pathutils.DATA_EXT_DIR}/{_BEFORE}"
     if not runtime.Exists(copy):
         return []
-    _CopyFile(copy, pathutils.CLUSTER_CONF_FILE)
-    runtime.RemoveFile(copy)
+    runtime.Rename(copy, pathutils.CLUSTER_CONF_FILE)
     return ["This node's files have the form of this release again."]
 
 
@@ -178,13 +186,19 @@ def _Convert(version: int) -> list[str]:
     found = upgrade.Version(data)
     if found == version != upgrade.V3_1:
         return []  # never written by this release, or converted by a run that was cut off
+    data, removed = _InForm(data, version)
+    runtime.WriteFile(path, serializer.Dump(data), stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
+    return removed
+
+
+def _InForm(data: dict[str, Any], version: int) -> tuple[dict[str, Any], list[str]]:
+    """Return a configuration, which is changed, in the form of a version, and what is left out."""
     # These releases know no tokens, and must not bring them back to life later.
     data["cluster"].pop("rapi_tokens", None)
     removed = [line for owner in (data["cluster"], *data["nodegroups"].values()) for line in _RemoveLimits(owner)]
     if version != upgrade.V3_1:
         data = {**upgrade.DowngradeConfig(data), "version": version}
-    runtime.WriteFile(path, serializer.Dump(data), stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
-    return removed
+    return data, removed
 
 
 def _RemoveLimits(owner: dict[str, Any]) -> Iterator[str]:

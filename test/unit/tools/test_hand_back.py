@@ -183,13 +183,31 @@ def test_what_was_handed_back_with_keep_comes_back(node: VirtualNode) -> None:
     assert sorted(os.listdir(node.Path(DATA))) == ["config.data", "ext"]
 
 
-def test_a_run_cut_off_behind_the_configuration_is_undone(node: VirtualNode) -> None:
+@pytest.mark.parametrize("release", ["2.16", "3.0", "3.1"])
+def test_a_run_cut_off_behind_the_configuration_is_undone(node: VirtualNode, release: str) -> None:
+    """Also for 3.1, whose form has the version of ours."""
     assert node.Python(MAKE_STORE).returncode == 0
+    data = json.loads(node.Read(CONFIG))
+    data["cluster"]["rapi_tokens"] = [{"name": "backup"}]
+    data["cluster"]["ipolicy"]["memory-ratio"] = 1.5
+    node.Write(CONFIG, json.dumps(data), 0o640)
     before = node.Read(CONFIG)
-    assert HandBack(node, "--yes-do-it", "--keep", "3.0")[0] == 0
-    os.rename(node.Path(f"{DATA}/ext.kept"), node.Path(f"{DATA}/ext"))  # as before its last step
-    assert HandBack(node, "--yes-do-it", "--keep", "3.0")[0] == 0
-    os.rename(node.Path(f"{DATA}/ext.kept"), node.Path(f"{DATA}/ext"))
+    for _ in range(2):
+        assert HandBack(node, "--yes-do-it", "--keep", release)[0] == 0
+        assert "rapi_tokens" not in node.Read(CONFIG) and "memory-ratio" not in node.Read(CONFIG)
+        os.rename(node.Path(f"{DATA}/ext.kept"), node.Path(f"{DATA}/ext"))  # as before its last step
+    assert Undo(node)[0] == 0
+    assert node.Read(CONFIG) == before and not os.path.exists(node.Path(f"{DATA}/ext/config.data.before"))
+
+
+def test_a_node_that_has_worked_since_a_run_was_cut_off_gets_its_newest_files_back(node: VirtualNode) -> None:
+    assert HandBack(node, "--yes-do-it", "--keep", "3.1")[0] == 0
+    os.rename(node.Path(f"{DATA}/ext.kept"), node.Path(f"{DATA}/ext"))  # and its daemons were started
+    data = json.loads(node.Read(CONFIG))
+    data["cluster"]["tags"] = ["newer"]
+    node.Write(CONFIG, json.dumps(data), 0o640)
+    before = node.Read(CONFIG)
+    assert HandBack(node, "--yes-do-it", "--keep", "3.1")[0] == 0
     assert Undo(node)[0] == 0
     assert node.Read(CONFIG) == before
 
