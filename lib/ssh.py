@@ -369,7 +369,13 @@ def BuildCommand(
     argv = ["ssh", "-oEscapeChar=none", "-oHashKnownHosts=no"]
     if key_file is not None:
         # The key is added to those that the machine's configuration names, which may also share a connection that is open.
-        argv += ["-F", "none", "-oIdentitiesOnly=yes", "-oPreferredAuthentications=publickey", f"-oIdentityFile={key_file}"]
+        argv += [
+            "-F",
+            "none",
+            "-oIdentitiesOnly=yes",
+            "-oPreferredAuthentications=publickey",
+            f"-oIdentityFile={key_file}",
+        ]
     if cluster_name is not None:
         argv += [
             f"-oGlobalKnownHostsFile={pathutils.SSH_KNOWN_HOSTS_FILE}",
