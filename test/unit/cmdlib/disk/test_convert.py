@@ -199,6 +199,48 @@ def test_disks_that_cannot_be_read_are_not_copied(three: Master) -> None:
     assert mirrors.Volumes() == [2, 2, 0] and mirrors.States() == [[], [], []]
 
 
+@pytest.mark.parametrize(("old", "new"), [("plain", "drbd"), ("drbd", "plain"), ("drbd", "file")])
+def test_disks_that_were_activated_by_hand_are_down_before_anything_is_made(three: Master, old: str, new: str) -> None:
+    """Somebody may write to them at the same time."""
+    mirrors = _Add(three, {"size": 128})
+    _Allow(three, "plain", "drbd", "file")
+    if old == "drbd":
+        _Convert(three, "drbd", wait_for_sync=True)
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    calls: list[str] = []
+    changing = ("blockdev_shutdown", "blockdev_create", "blockdev_assemble", "blockdev_remove")
+
+    def look(name: str, _args: Any) -> None:
+        if name in changing:
+            if calls and set(calls) == {"blockdev_shutdown"} and name != "blockdev_shutdown":
+                assert mirrors.States() == [[], [], []]
+            calls.append(name)
+
+    for node in three.all:
+        node.before = look
+    _Convert(three, new)
+    downs = 2 if old == "drbd" else 1
+    assert calls[:downs] == ["blockdev_shutdown"] * downs and calls[downs] != "blockdev_shutdown"
+
+
+@pytest.mark.parametrize(("old", "new"), [("plain", "drbd"), ("drbd", "plain"), ("drbd", "file")])
+def test_disks_that_cannot_be_taken_down_are_not_converted(three: Master, old: str, new: str) -> None:
+    mirrors = _Add(three, {"size": 128})
+    _Allow(three, "plain", "drbd", "file")
+    if old == "drbd":
+        _Convert(three, "drbd", wait_for_sync=True)
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    before = three.snapshot.disks, mirrors.Volumes()
+    three[0].faults["blockdev_shutdown"] = "it is in use"
+    for node in three.all:
+        node.calls.clear()
+    with pytest.raises(errors.OpExecError, match=r"Can't shut down the disks of instance .*; nothing was changed"):
+        _Convert(three, new)
+    assert (three.snapshot.disks, mirrors.Volumes()) == before
+    for node in three.all:
+        assert not {"blockdev_create", "blockdev_assemble", "blockdev_remove"} & set(node.calls)
+
+
 def test_a_mirror_cannot_have_exclusive_storage(three: Master) -> None:
     _Add(three)
     three.Run(opcodes.OpClusterSetParams(ndparams={"exclusive_storage": True}))
@@ -310,3 +352,23 @@ def test_the_other_copy_is_not_removed_if_the_primary_node_does_not_say_how_its_
     assert "'gnt-cluster verify'" in hint
     three[0].faults.clear()
     stopped.Convert()
+
+
+def test_the_other_copy_is_not_removed_if_that_of_the_primary_stays_set_up(three: Master) -> None:
+    """Its data volume would be stored as the disk while the mirror still has it open."""
+    stopped = Stopped(three)
+    before = three.snapshot.disks, stopped.mirrors.Volumes()
+    looked: list[str] = []
+
+    def fail(name: str, _args: Any) -> None:
+        looked.extend([name] if name == "drbd_views" else [])
+        if looked and name == "blockdev_shutdown":
+            raise errors.RpcCallError("it is in use")
+
+    three[0].before = fail
+    with pytest.raises(errors.OpExecError, match=r"Can't shut down the disks of instance"):
+        _Convert(three, "plain")
+    assert looked and (three.snapshot.disks, stopped.mirrors.Volumes()) == before
+    three[0].before = lambda name, args: None
+    stopped.Convert()
+    assert stopped.mirrors.Volumes() == [2, 0, 0]

@@ -80,7 +80,9 @@ def test_a_stopped_instance_is_not_moved_to_a_side_whose_volume_is_gone(three: M
     stopped = Stopped(three)
     stopped.LoseVolume()
     error, hint = stopped.Refused(accept)
-    assert f"Disk disk/0 of instance {WEB} is Diskless on target node {THERE}" in error
+    assert (
+        f"Disk disk/0 of instance {WEB} is Diskless on target node {THERE}, its storage failed or is missing" in error
+    )
     assert f"'gnt-instance replace-disks --on-secondary {WEB}'" in hint
     stopped.master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary"))
     stopped.FailOver(accept)
@@ -92,7 +94,8 @@ def test_a_stopped_instance_is_not_moved_to_a_side_that_was_never_filled(three: 
     stopped = Stopped(three)
     stopped.Mark("Inconsistent")
     error, hint = stopped.Refused(accept)
-    assert f"Disk disk/0 of instance {WEB} is Inconsistent on target node {THERE}" in error
+    assert f"Disk disk/0 of instance {WEB} is Inconsistent on target node {THERE}, which does not have all" in error
+    assert "storage failed" not in error
     assert f"'gnt-instance activate-disks --wait-for-sync {WEB}', which fills it from node {HERE}" in hint
     stopped.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
     stopped.FailOver(accept)
@@ -171,6 +174,17 @@ def test_a_primary_that_is_lost_while_the_other_side_is_not_set_up(three: Master
     with pytest.raises(errors.OpExecError, match=words):
         stopped.FailOver()
     assert stopped.Primary() == THERE and all(disk.behind is None for disk in stopped.Disks())
+
+
+def test_a_target_that_stays_set_up_after_the_look_is_named(three: Master) -> None:
+    stopped = Stopped(three)
+    stopped.Mark("Outdated")
+    three[1].faults["blockdev_shutdown"] = "it is in use"
+    with pytest.raises(errors.OpExecError, match="Outdated on target node"):
+        stopped.FailOver()
+    for name in ("disk/0", "disk/1"):
+        expected = f"Could not shutdown block device {name} on {THERE}"
+        assert any(expected in text and "it is in use" in text for text in three.last.messages), name
 
 
 # --- an administrator chooses the primary's side --------------------------------------------------------------------------

@@ -292,3 +292,18 @@ def test_a_node_that_does_not_say_whose_the_open_device_is_holds_the_guest_up(th
     with pytest.raises(errors.OpExecError, match="disk/0 stays frozen; disk/1 stays frozen"):
         three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
     assert _Behind(three) == [None, None]
+
+
+def test_every_disk_keeps_its_record_while_the_other_node_does_not_confirm(three: Master) -> None:
+    """Else the primary would freeze on the second one, whose other side still obeys calls from before."""
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    mirrors.links.Cut()
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    mirrors.links.Heal()
+    three[1].faults["drbd_follow"] = "another call has been working on it"
+    with pytest.raises(errors.OpExecError, match=r"disk/0.*disk/1"):
+        three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert _Behind(three) == [SECOND, SECOND]
+    mirrors.links.Cut()
+    assert [device.frozen for device in mirrors.machines[0].devices.values()] == [False, False]

@@ -101,6 +101,25 @@ def test_the_size_is_recorded_before_the_mirror_has_it(three: Master) -> None:
     assert size() == new, "what the device has"
 
 
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("template", ["plain", "drbd"])
+def test_a_disk_whose_new_part_cannot_be_wiped_is_up_only_if_it_was(
+    three: Master, template: str, running: bool
+) -> None:
+    mirrors = Mirrors(three)
+    secondary = {"snode": "node2"} if template == "drbd" else {}
+    three.Run(OnDisks(WEB, {"size": 1024}, disk_template=template, start=running, **secondary))
+    if not running:
+        three.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB))
+    three.cfg.Update(three.snapshot.cluster.Replace(prealloc_wipe_disks=True))
+    three[0].faults["blockdev_wipe"] = "no answer"
+    before, node = mirrors.States(), three[0]
+    node.calls.clear()
+    with pytest.raises(errors.OpExecError, match="what was there before may still be in those"):
+        three.Run(opcodes.OpInstanceGrowDisk(instance_name=WEB, disk=0, amount=512))
+    assert mirrors.States() == before and node.calls.count("blockdev_shutdown") == (not running)
+
+
 def _Findings(master: Master) -> list[str]:
     master.Run(opcodes.OpClusterVerifyGroup(group_name="default"))
     return [text for text in master.last.messages if "disk/" in text]
