@@ -27,6 +27,20 @@ def _After(side: Side, verb: str, act: Callable[[], Any]) -> None:
     side.machine.programs["drbdsetup"] = run
 
 
+def _During(side: Side, verb: str, act: Callable[[], Any]) -> None:
+    """Let another call go as far as it can before the next ``drbdsetup VERB`` does anything."""
+    program = side.machine.programs["drbdsetup"]
+
+    def run(invocation: Any) -> int:
+        if invocation.argv[1] == verb:
+            side.machine.programs["drbdsetup"] = program
+            side.machine.StartProcess(act, "the other call")
+            runtime.Sleep(5.0)
+        return int(program(invocation) or 0)
+
+    side.machine.programs["drbdsetup"] = run
+
+
 def _Refuse(side: Side, verb: str) -> None:
     """Have the next ``drbdsetup VERB`` fail without doing anything."""
     program = side.machine.programs["drbdsetup"]
@@ -123,3 +137,29 @@ def test_volumes_are_added_once(pair: Pair) -> None:
     with pytest.raises(errors.GenericError, match="has local storage already"):
         two.Do("blockdev_addchildren", disk, list(disk.children))
     assert two.State()[2] != "Diskless"
+
+
+def test_a_growth_that_waits_for_a_larger_one_changes_nothing(pair: Pair) -> None:
+    """Asked for less than there is by then, the kernel would make the device smaller."""
+    one = pair.one
+    for side in (one, pair.two):
+        side.Do("blockdev_grow", side.Disk(), 16, False, True, False)
+    _During(one, "resize", _Call(one, "blockdev_grow", one.Disk().ToDict(runtime=True), 8, False, False, False))
+    one.Do("blockdev_grow", one.Disk(), 16, False, False, False)
+    one.machine.Call(runtime.Sleep, 30.0)
+    assert [side.device.size for side in (one, pair.two)] == [80, 80]
+    assert one.drbd.Count("resize") == 1
+
+
+def test_a_link_that_comes_back_during_an_activation_is_not_dropped(pair: Pair) -> None:
+    """What a migration has permitted is left over only if the sides are still not connected when it is looked at."""
+    one, two = pair.one, pair.two
+    for side in (one, two):
+        side.Do("drbd_attach_net", [side.Disk()], True)
+    pair.links.Cut()
+    two.drbd.runs.clear()
+    one.drbd.runs.clear()
+    _During(one, "disk-options", pair.links.Heal)
+    one.Assemble(one.Disk())
+    assert one.State()[0] == two.State()[0] == "Connected" and one.device.two_primaries
+    assert one.drbd.Count("disk-options") and not one.drbd.Count("disconnect")
