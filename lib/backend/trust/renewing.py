@@ -103,15 +103,20 @@ def _ActivateSecret(kind: str, digest: str) -> None:
         return
     if _DigestOf(kind, secret.path + NEXT) != digest:
         raise errors.RpcCallError(_NotReceived(kind))
-    # At no moment is what was in use not accepted.
-    _Write(secret, secret.path + OLD, runtime.ReadFile(secret.path))
+    used = renewal.ReadIfThere(secret.path)
+    if used is not None:
+        # At no moment is what was in use not accepted.
+        _Write(secret, secret.path + OLD, used)
     runtime.Rename(secret.path + NEXT, secret.path)
 
 
 def Withdraw(digests: Mapping[str, str]) -> None:
-    """Remove the staged and the replaced secrets, so that only those in use are accepted; these must have the digests."""
+    """Remove the staged and the replaced secrets, so that only those in use are accepted; these must have the digests.
+
+    An empty digest: the node has none in use.
+    """
     for kind, digest in digests.items():
-        if kind not in SECRETS or _DigestOf(kind, SECRETS[kind].path) != digest:
+        if kind not in SECRETS or (_DigestOf(kind, SECRETS[kind].path) or "") != digest:
             raise errors.RpcCallError(f"This node does not use the secret '{kind:.40}' that is to stay")
     paths = [SECRETS[kind].path + suffix for kind in digests for suffix in (NEXT, OLD)]
     runtime.RemoveFiles([CLIENT.path + NEXT, *paths])

@@ -119,7 +119,7 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
         result.Raise(f"Could not renew the SSH keys; once that is repaired, {again} continues")
         failures = result.payload or []
         for name, problem in failures:
-            self.LogWarning(f"SSH keys on node {name}: {problem}", hint=_Hint(name, again))
+            self.LogWarning(f"SSH keys on node {name}: {problem}", hint=_Hint(name, again, silent=False))
         if failures:
             names = ", ".join(NiceSort({name for name, _ in failures}))
             raise errors.OpExecError(
@@ -142,6 +142,7 @@ class Renewal:
         self._master: str = self._root.cluster.master_node
         self._made: dict[str, str] = {}
         self._failures: dict[str, str] = {}
+        self._silent: set[str] = set()
         self._act: dict[Phase, Callable[[Sequence[str]], None]] = {
             Phase.STAGE: self._Stage,
             Phase.CERTIFY: self._Certify,
@@ -200,6 +201,7 @@ class Renewal:
             silent = [uuid for uuid, report in found.items() if report is None]
             for uuid, result in self._lu.rpc.call_crypto_look(silent).items() if silent else ():
                 found[uuid] = None if result.fail_msg else renewal.ReadReport(result.payload)
+                (self._silent.discard if result.failure is None else self._silent.add)(uuid)
                 if found[uuid] is None:
                     self._failures[uuid] = result.fail_msg or "it sent a report that is not valid"
             if None not in found.values() or not left:
@@ -213,7 +215,8 @@ class Renewal:
         for uuid in nodes:
             name = self._root.nodes[uuid].name
             problem = self._failures.get(uuid, "it did not carry out the call")
-            self._lu.LogWarning(f"Node {name}: {problem}", hint=_Hint(name, self._again))
+            hint = _Hint(name, self._again, silent=uuid in self._silent)
+            self._lu.LogWarning(f"Node {name}: {problem}", hint=hint)
         who = f"{'Node' if len(names) == 1 else 'Nodes'} {', '.join(names)}"
         after = f"Old and new keys stay accepted; {self._again} continues" if changed else "Nothing was changed"
         raise errors.OpExecError(f"{who} {what}. {after}")
@@ -281,7 +284,8 @@ class Renewal:
         for uuid in nodes:
             report = self._reports[uuid]
             assert report is not None
-            kept = tuple((kind, held.current or "") for kind, held in sorted(report.secrets.items()))
+            # A node of the release before may not know a secret; it has no file of it, and need not be asked about it.
+            kept = tuple((kind, held.current or "") for kind, held in sorted(report.secrets.items()) if any(held))
             by_kept.setdefault(kept, []).append(uuid)
         for kept, uuids in by_kept.items():
             self._Note(self._lu.rpc.call_crypto_withdraw(uuids, dict(kept)))
@@ -319,8 +323,8 @@ class Renewal:
             runtime.Sleep(_STEP)
 
 
-def _Hint(name: str, again: str) -> str:
+def _Hint(name: str, again: str, silent: bool) -> str:
     return (
-        f"when it is back, run {again} again: it continues.  To do without the node, run 'gnt-node modify --offline yes {name}'"
+        f"when {'it is back' if silent else 'that is repaired'}, run {again} again: it continues.  To do without the node, run 'gnt-node modify --offline yes {name}'"
         f" first; it comes back with '{pathutils.NODE_CLEANUP} --yes-do-it' on it and 'gnt-node add --readd {name}' here"
     )

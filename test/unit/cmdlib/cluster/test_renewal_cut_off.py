@@ -383,3 +383,31 @@ def test_no_machine_joins_while_a_renewal_is_not_completed() -> None:
         assert not any("not completed" in text for text in refused())
     finally:
         scene.Close()
+
+
+def test_a_node_without_the_key_gets_the_new_one_and_other_renewals_pass_it() -> None:
+    """Somebody has removed the key of ganeti-confd on one node."""
+    for words in (["--new-confd-hmac-key"], ["--new-cluster-certificate"]):
+        scene = Scene()
+        try:
+            lacking = scene[3]
+            lacking.machine.disk.Remove(pathutils.CONFD_HMAC_KEY)
+            assert scene.Renew(words) == (0, "")
+            left = [suffix for suffix in (NEXT, OLD) if Content(lacking, pathutils.CONFD_HMAC_KEY + suffix)]
+            has, wanted = (Content(node, pathutils.CONFD_HMAC_KEY) for node in (lacking, scene[0]))
+            assert left == [] and has == (wanted if "confd" in words[0] else None)
+        finally:
+            scene.Close()
+
+
+def test_a_node_that_answers_and_fails_is_not_said_to_be_away() -> None:
+    """The third node's disk is full when the secret is staged there, or it is cut off."""
+    words = ["--new-confd-hmac-key"]
+    number = next(number for number, step in enumerate(_Steps(words)) if step.startswith("node3: crypto_stage"))
+    for what, hint in ((FULL, "when that is repaired, run"), (SILENT, "when it is back, run")):
+        scene = Scene()
+        try:
+            ended = scene.Renew(words, Cut(number, BEFORE, what))
+            assert ended.code == 1 and f"{hint} 'gnt-cluster renew-crypto --new-confd-hmac-key' again" in ended.text
+        finally:
+            scene.Close()
