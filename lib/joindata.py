@@ -9,8 +9,10 @@ Names and shapes are those of 3.1 (doc/reference/files.md 12), but for the value
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ganeti import ht, ssh
-from ganeti.renewal import SECRETS
+from ganeti.renewal import SECRETS, Secret
 
 CLUSTER_NAME = "cluster_name"
 CERTIFICATE = "node_daemon_certificate"
@@ -45,14 +47,21 @@ PREPARE_NODE_JOIN = ht.TStrictDict(
 )
 """Host and root keys are ``[kind, private, public]``; authorized keys are lines by the UUID of their node."""
 
-# Keys that only a later release sends are no reason to stop.
-NODE_DAEMON_SETUP = ht.TStrictDict(
-    {
-        CLUSTER_NAME: ht.TNonEmptyString,
-        **{secret.join: ht.TNonEmptyString for secret in SECRETS.values() if secret.join is not None},
-        SSCONF: _SSCONF_VALUES,
-        NODE_NAME: ht.TNonEmptyString,
-    },
-    {START: ht.TBool},
-    others=ht.TAny,
-)
+
+def SetupShape(secrets: Iterable[Secret]) -> ht.Type:
+    """Return the shape of what node-daemon-setup reads; a master of a release before may not have every secret."""
+    joining = [(secret.join, secret.original) for secret in secrets if secret.join is not None]
+    return ht.TStrictDict(
+        {
+            CLUSTER_NAME: ht.TNonEmptyString,
+            **{name: ht.TNonEmptyString for name, original in joining if original},
+            SSCONF: _SSCONF_VALUES,
+            NODE_NAME: ht.TNonEmptyString,
+        },
+        {START: ht.TBool, **{name: ht.TNonEmptyString for name, original in joining if not original}},
+        # Keys that only a later release sends are no reason to stop.
+        others=ht.TAny,
+    )
+
+
+NODE_DAEMON_SETUP = SetupShape(SECRETS.values())

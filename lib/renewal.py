@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import shlex
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ class Secret(NamedTuple):
     ``constant``: name of its path in ``pathutils``; ``user``, ``group``: whose its file is; ``name``: what people call it.
     ``parameter``, ``option``: of OP_CLUSTER_RENEW_CRYPTO and of the command.  ``join``: its name in the object with which a
     machine is set up as a node; None for one that each node makes.  ``copied``: ``gnt-cluster redist-conf`` brings it, too.
+    ``original``: it has been there since 3.1, so that every cluster has it, and every master sends it.
     """
 
     constant: str
@@ -43,6 +45,7 @@ class Secret(NamedTuple):
     option: str
     join: str | None = None
     copied: bool = False
+    original: bool = False
 
     @property
     def path(self) -> str:
@@ -53,10 +56,11 @@ SECRETS = {
     CLUSTER: Secret(
         "NODED_CERT_FILE", _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP, "cluster certificate",
         "cluster_certificate", "--new-cluster-certificate", "node_daemon_certificate",
+        original=True,
     ),
     CONFD: Secret(
         "CONFD_HMAC_KEY", _autoconf.CONFD_USER, _autoconf.MASTERD_GROUP, "confd HMAC key",
-        "confd_hmac_key", "--new-confd-hmac-key", "hmac_key", copied=True,
+        "confd_hmac_key", "--new-confd-hmac-key", "hmac_key", copied=True, original=True,
     ),
 }  # fmt: skip
 """The secrets that all nodes share, in the order in which their options are named."""
@@ -113,6 +117,21 @@ def Command(options: Iterable[str]) -> str:
     return "'" + " ".join(["gnt-cluster", "renew-crypto", *options]) + "'"
 
 
+def CommandOf(op: Mapping[str, Any]) -> str:
+    """Return the command for the parameters of an OP_CLUSTER_RENEW_CRYPTO, which need not have been checked."""
+    words = [secret.option for secret in ALL if op.get(secret.parameter)]
+    if op.get("renew_ssh_keys"):
+        words.append(SSH_OPTION)
+        words += KeyWords(op.get("ssh_key_type"), op.get("ssh_key_bits"))
+    return Command(words)
+
+
+def KeyWords(kind: Any, bits: Any) -> list[str]:
+    """Return the options that say which SSH keys are wanted."""
+    words = [f"--ssh-key-type={shlex.quote(str(kind))}"] if kind is not None else []
+    return words + ([f"--ssh-key-bits={shlex.quote(str(bits))}"] if bits is not None else [])
+
+
 def CheckManagesSsh(managed: bool) -> None:
     """Raise OpPrereqError where a renewal of SSH keys is asked for, and the cluster leaves them alone."""
     if not managed:
@@ -161,13 +180,17 @@ class Report(NamedTuple):
 
 
 def ReadReport(value: Mapping[str, Any]) -> Report | None:
-    """Read the answer to ``crypto_look``, whose shape was checked; None where it makes no sense: nodes may lie."""
+    """Read the answer to ``crypto_look``, whose shape was checked; None where it makes no sense: nodes may lie.
+
+    A node of the release before may not know a secret yet; then it has none.
+    """
     secrets, client = value["secrets"], Client(*value["client"])
-    if secrets.keys() != SECRETS.keys():
+    if CLUSTER not in secrets or not secrets.keys() <= SECRETS.keys():
         return None
     if any(digest is not None and not x509.IsDigest(digest) for digest in (client.current, client.next)):
         return None
-    return Report({kind: Held(*row) for kind, row in secrets.items()}, client, frozenset(value["listed"]))
+    held = {kind: Held(*secrets.get(kind, (None, None, None))) for kind in SECRETS}
+    return Report(held, client, frozenset(value["listed"]))
 
 
 # --- decisions ------------------------------------------------------------------------------------------------------------

@@ -43,7 +43,12 @@ def JoinData(node: str) -> dict[str, Any]:
     host = hosts.Lookup(node)
     try:
         renewal.CheckCompleted()
-        shared = [(secret.join, runtime.ReadText(secret.path, _LIMIT)) for secret in renewal.SECRETS.values()]
+        shared = [
+            (secret.join, runtime.ReadText(secret.path, _LIMIT))
+            for secret in renewal.SECRETS.values()
+            # An upgraded cluster gets a secret that is newer than 3.1 only with its first renewal.
+            if secret.original or runtime.Exists(secret.path)
+        ]
     except PermissionError as err:
         raise errors.OpPrereqError(f"{err.filename} can be read by root only", errors.ECODE_ENVIRON) from err
     except FileNotFoundError as err:

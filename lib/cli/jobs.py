@@ -242,7 +242,13 @@ def SubmitOpCode(op: Any, options: Options | None = None, feedback: Feedback | N
     job_id = client.SubmitJob([op])
     if getattr(options, "print_jobid", False):
         output.ToStdoutAndFlush(str(job_id))
-    return PollJob(job_id, client, feedback)[0]
+    try:
+        return PollJob(job_id, client, feedback)[0]
+    except errors.LuxiError:
+        output.ToStderr(
+            f"Job {job_id} was submitted; 'gnt-job watch {job_id}' follows it when the master daemon answers"
+        )
+        raise
 
 
 def SubmitOrSend(op: Any, options: Options) -> Any:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import pathutils, renewal, runtime
 from ganeti.params import hv
+from ganeti.utils.text import NiceSort
 
 if TYPE_CHECKING:
     from ganeti import objects
     from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.rpc import RpcResult
 
 _EXTRA_FILES_LIMIT = 65536
 
@@ -46,8 +48,11 @@ def FilesOfRapi() -> list[str]:
     return [pathutils.RAPI_CERT_FILE, pathutils.RAPI_USERS_FILE]
 
 
-def RedistributeAncillaryFiles(lu: LogicalUnit, only: Iterable[str] | None = None) -> None:
-    """Upload the files to all online nodes but the master, or to the nodes of ``only``; failures are warnings."""
+def RedistributeAncillaryFiles(lu: LogicalUnit, only: Iterable[str] | None = None) -> list[str]:
+    """Upload the files to all online nodes but the master, or to the nodes of ``only``; failures are warnings.
+
+    Return the names of the nodes that did not get all of their files.
+    """
     snapshot = lu.snapshot
     chosen = set(snapshot.nodes if only is None else only)
     online = [
@@ -55,8 +60,14 @@ def RedistributeAncillaryFiles(lu: LogicalUnit, only: Iterable[str] | None = Non
         for node in snapshot.nodes.values()
         if node.uuid in chosen and not node.offline and node.uuid != snapshot.cluster.master_node
     ]
+    failed: set[str] = set()
+    silent: set[str] = set()
     for path, nodes in _Receivers(snapshot, online):
-        UploadFile(lu, path, nodes)
+        # A node that does not answer would cost its time-out with every file.
+        results = UploadFile(lu, path, [uuid for uuid in nodes if uuid not in silent])
+        failed |= {uuid for uuid, result in results.items() if result.fail_msg}
+        silent |= {uuid for uuid, result in results.items() if result.failure is not None}
+    return NiceSort(snapshot.nodes[uuid].name for uuid in failed)
 
 
 def BringFiles(lu: LogicalUnit, node: objects.Node, what: str) -> None:
@@ -76,10 +87,12 @@ def _Receivers(snapshot: objects.Snapshot, nodes: Sequence[objects.Node]) -> Ite
         yield path, [node.uuid for node in nodes if node.vm_capable]
 
 
-def UploadFile(lu: LogicalUnit, path: str, nodes: list[str]) -> None:
-    """Copy a file of the master to nodes; do nothing if it does not exist."""
+def UploadFile(lu: LogicalUnit, path: str, nodes: list[str]) -> Mapping[str, RpcResult]:
+    """Copy a file of the master to nodes and return the results, none if it does not exist; failures are warnings."""
     if not nodes or not runtime.Exists(path):
-        return
-    for result in lu.rpc.call_upload_file(nodes, path).values():
+        return {}
+    results = lu.rpc.call_upload_file(nodes, path)
+    for result in results.values():
         if result.fail_msg:
             lu.LogWarning(f"Copy of file {path} to node {result.node_name} failed: {result.fail_msg}")
+    return results

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ganeti import renewal
 
 if TYPE_CHECKING:
     from ganeti.jqueue.job import OpInput
@@ -58,16 +60,22 @@ _NODE: dict[str, Callable[[str], str]] = {
     "OP_NODE_SET_PARAMS": lambda name: f"see 'gnt-node info {name}', then repeat the command",
 }
 
-_OTHERS = {
-    "OP_CLUSTER_RENAME": "see 'gnt-cluster info' and 'gnt-cluster verify', then repeat the command",
-    "OP_CLUSTER_SET_PARAMS": "see 'gnt-cluster info', then repeat the command",
+
+def _ContinueRenewal(data: Mapping[str, Any]) -> str:
+    return f"old and new keys stay accepted; {renewal.CommandOf(data)} continues"
+
+
+_OTHERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "OP_CLUSTER_RENAME": lambda _: "see 'gnt-cluster info' and 'gnt-cluster verify', then repeat the command",
+    "OP_CLUSTER_RENEW_CRYPTO": _ContinueRenewal,
+    "OP_CLUSTER_SET_PARAMS": lambda _: "see 'gnt-cluster info', then repeat the command",
 }
 
 
 def Describe(op: OpInput) -> str:
     """Return the error of an opcode that was running, with the next step if there is a known one."""
     data = op.data if isinstance(op.data, dict) else {}
-    step = _OTHERS.get(op.op_id)
+    step = _OTHERS[op.op_id](data) if op.op_id in _OTHERS else None
     for steps, key in ((_INSTANCE, "instance_name"), (_NODE, "node_name")):
         name = data.get(key)
         if op.op_id in steps and isinstance(name, str) and name:

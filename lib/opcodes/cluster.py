@@ -205,9 +205,12 @@ class OpClusterSetParams(OpCode):
 
 
 class OpClusterRedistConf(OpCode):
-    """Push all ancillary files and the configuration again."""
+    """Push all ancillary files and the configuration again.
 
-    OP_RESULT = ht.TNone
+    Returns the names of the nodes that did not get all files; nothing, as in 3.1, where all got them.
+    """
+
+    OP_RESULT = ht.TMaybe(ht.TListOf(ht.TNonEmptyString))
 
 
 class OpClusterActivateMasterIp(OpCode):

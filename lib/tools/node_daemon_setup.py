@@ -27,7 +27,8 @@ def Work(data: Mapping[str, Any], dry_run: bool) -> None:
     _EnsureDirs()
     ssconf.WriteSsconfFiles(values)
     for secret in SECRETS.values():
-        if secret.join is not None:
+        # A master that has no such secret yet sends none.
+        if secret.join is not None and secret.join in data:
             WriteSecret(secret, data[secret.join])
     WriteSecret(CLIENT, client_pem)
     if data.get(joindata.START):

@@ -14,13 +14,15 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from ganeti import errors, pathutils, runtime, serializer, ssconf, ssh, x509
+from ganeti import errors, pathutils, renewal, runtime, serializer, ssconf, ssh, x509
 from ganeti.backend.trust.sshcheck import Reason, SshPort
 
 _TIMEOUT = 120
 # Seconds for files of a new configuration to follow it, and between two looks.
 _FILES_WITHIN, _STEP = 10.0, 0.1
 _PEM_LIMIT = 1024 * 1024
+
+_RENEW = f"'gnt-cluster renew-crypto {renewal.SSH_OPTION}'"
 
 Failures = list[list[str]]
 
@@ -225,13 +227,12 @@ def VerifySetup(nodes: Sequence[Sequence[Any]], key_type: str, own_name: str) ->
     own = next((row for row in nodes if row[1] == own_name), None)
     if own is None:
         return [f"This node ({own_name}) is missing in the list of nodes to check SSH keys of"]
-    advice = _WayOut(own_name)
     path = pathutils.SSH_PUB_KEYS_FILE
     if not own[3]:
         told = f"{path} should not exist on a node that cannot become a candidate; delete it there"
         return [told] if runtime.Exists(path) else []
     if not runtime.Exists(path):
-        return [f"The public key file {path} does not exist; {advice}"]
+        return [f"The public key file {path} does not exist; {_WayOut(own_name)}"]
     try:
         known = ssh.ReadNodeKeys()
     except errors.SshUpdateError as err:
@@ -239,21 +240,29 @@ def VerifySetup(nodes: Sequence[Sequence[Any]], key_type: str, own_name: str) ->
     problems = _MissingNodes(nodes, known)
     several = [row[1] for row in nodes if len(known.get(row[0], ())) > 1]
     if several:
-        problems.append(
-            f"{path} has several keys of {', '.join(several)}; 'gnt-cluster renew-crypto --new-ssh-keys' leaves the new ones"
-        )
+        problems.append(f"{path} has several keys of {', '.join(several)}; {_RENEW} leaves the new ones")
+    recorded = known.get(own[0], [])
+    # A renewal may have been interrupted: then every key is where it should be, or on its way.
+    changes = any(_IsInUse(kind, recorded) for kind in ssh.KEY_KINDS if kind != key_type)
+    advice = f"{_RENEW} completes the renewal of SSH keys" if several or changes else _WayOut(own_name)
     public = ssh.UserKeyFiles(key_type)[1]
     line = ssh.ReadUserKey(key_type)
     if not line:
         problems.append(f"There is no SSH key of type {key_type} in {public}; {advice}")
-    elif not ssh.HasKey(line, known.get(own[0], [])):
+    elif not ssh.HasKey(line, recorded):
         problems.append(f"The key in {public} is not the one that {path} has for this node; {advice}")
     return problems + _WrongLogins(nodes, known, own_name)
 
 
+def _IsInUse(kind: str, recorded: Collection[str]) -> bool:
+    """Return whether the key of this type that root of this node has is on record for the node."""
+    line = ssh.ReadUserKey(kind)
+    return bool(line) and ssh.HasKey(line, recorded)
+
+
 def _WayOut(own_name: str) -> str:
     if ssconf.SimpleStore().IsMaster():
-        return "'gnt-cluster renew-crypto --new-ssh-keys' gives the master, which cannot be added again, a new one"
+        return f"{_RENEW} gives the master, which cannot be added again, a new one"
     return f"set the node up again with 'gnt-node add --readd {own_name}'"
 
 

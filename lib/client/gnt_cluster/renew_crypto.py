@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from ganeti import constants, errors, renewal
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ganeti import constants, errors
 from ganeti.cli import ask, jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command
 from ganeti.cli.parser import FileValue, Flag, Off, Options
 from ganeti.client.gnt_cluster.options import SSH_KEY_BITS, SSH_KEY_TYPE
 from ganeti.opcodes import OpClusterRedistConf, OpClusterRenewCrypto
+
+if TYPE_CHECKING:
+    from ganeti.bootstrap import keys
 
 NEW_CLUSTER_CERTIFICATE = Flag(
     "--new-cluster-certificate", dest="cluster_certificate",
@@ -52,6 +59,11 @@ NO_SSH_KEY_CHECK = Off(
 _BEGIN = 'Updating certificates now. Running "gnt-cluster verify" is recommended after this operation.'
 _END = 'All requested certificates and keys have been replaced. Running "gnt-cluster verify" now is recommended.'
 _QUESTION = "Jobs that need nodes will wait until the keys are replaced on all of them. Continue?"
+_BRING = "When all nodes answer, 'gnt-cluster redist-conf' brings the new ones"
+_FILE_OPTIONS = (
+    NEW_RAPI_CERTIFICATE, RAPI_CERTIFICATE, NEW_SPICE_CERTIFICATE, SPICE_CERTIFICATE, SPICE_CA_CERTIFICATE,
+    NEW_DOMAIN_SECRET, DOMAIN_SECRET,
+)  # fmt: skip
 
 
 def _Conflict(options: Options) -> str | None:
@@ -75,17 +87,53 @@ def _NamesFiles(options: Options) -> bool:
     return any(made) or any(name is not None for name in given)
 
 
-def _ReplaceFiles(options: Options) -> bool:
-    """Replace the files that the nodes get as they are; return whether any was."""
+def _MakeFiles(options: Options) -> list[keys.NewFile]:
+    """Make or read the files that the nodes get as they are; OpPrereqError if one cannot be used."""
     from ganeti.bootstrap import keys
 
-    files = [
+    return [
         *keys.NewRapiFile(options.rapi_certificate, options.new_rapi_certificate),
         *keys.NewSpiceFiles(options.spice_certificate, options.spice_ca_certificate, options.new_spice_certificate),
         *keys.NewDomainSecret(options.cluster_domain_secret, options.new_cluster_domain_secret),
     ]
+
+
+def _ReplaceFiles(files: Sequence[keys.NewFile], options: Options) -> int:
+    """Replace these files, here and on all nodes; return the exit code after saying who has them."""
+    from ganeti.bootstrap import keys
+
     keys.Replace(files)
-    return bool(files)
+    output.ToStdoutAndFlush("Copying the new files to all nodes")
+    names = ", ".join(os.path.basename(file.path) for file in files)
+    try:
+        failed = jobs.SubmitOpCode(OpClusterRedistConf(), options)
+    except errors.LuxiError:
+        output.ToStderr(f"This node has new files ({names}); other nodes may have the files of before. {_BRING}")
+        raise
+    except errors.GenericError as err:
+        raise errors.OpExecError(
+            f"This node has new files ({names}), but they were not copied to the other nodes: {err}", hint=_BRING
+        ) from err
+    if failed:
+        output.ToStderr(
+            f"The new files ({names}) could not be copied to all nodes: {', '.join(failed)} may have the files of before. {_BRING}"
+        )
+        return constants.EXIT_FAILURE
+    return constants.EXIT_SUCCESS
+
+
+def _RenewKeys(op: OpClusterRenewCrypto, files: Sequence[keys.NewFile], options: Options) -> None:
+    """Run the job; if it fails, say that the files are as they were."""
+    try:
+        jobs.SubmitOpCode(op, options)
+    except errors.GenericError:
+        if files:
+            names = ", ".join(os.path.basename(file.path) for file in files)
+            given = " ".join(option.names[0] for option in _FILE_OPTIONS if getattr(options, option.settings["dest"]))
+            output.ToStderr(
+                f"These files were not replaced: {names}. When the rest is repaired, run the command with {given}, too"
+            )
+        raise
 
 
 def Run(options: Options, arguments: list[str]) -> int:
@@ -101,20 +149,19 @@ def Run(options: Options, arguments: list[str]) -> int:
         )
     renews = jobs.Changes(op, "verbose", "debug", "ssh_key_type", "ssh_key_bits")
     if not renews and not _NamesFiles(options):
-        output.ToStderr("Nothing was replaced, as no option names what is to be: see 'gnt-cluster renew-crypto --help'")
+        output.ToStderr("No option says what to renew: see 'gnt-cluster renew-crypto --help'")
         return constants.EXIT_FAILURE
     if not options.force and not ask.Confirmed(_QUESTION, "--force"):
         return constants.EXIT_FAILURE
     # On another node than the master, this ends here.
-    info = jobs.GetClient().QueryClusterInfo()
-    if op.renew_ssh_keys:
-        # The job checks this, too; but files would have been replaced by then.
-        renewal.CheckManagesSsh(info["modify_ssh_setup"])
-    if _ReplaceFiles(options):
-        output.ToStdoutAndFlush("Copying the new files to all nodes")
-        jobs.SubmitOpCode(OpClusterRedistConf(), options)
+    jobs.GetClient().QueryClusterInfo()
+    files = _MakeFiles(options)
+    # The job first: it looks whether all nodes answer before it changes anything.
     if renews:
-        jobs.SubmitOpCode(op, options)
+        _RenewKeys(op, files, options)
+    code = _ReplaceFiles(files, options) if files else constants.EXIT_SUCCESS
+    if code != constants.EXIT_SUCCESS:
+        return code
     output.ToStdout(_END)
     return constants.EXIT_SUCCESS
 

@@ -167,13 +167,14 @@ class LUClusterRedistConf(NoHooksLU[opcodes.OpClusterRedistConf]):
     def NodesToConfirm(self) -> set[str]:
         return {n.uuid for n in self.snapshot.nodes.values() if not n.offline}
 
-    def Exec(self, feedback: Feedback) -> None:
+    def Exec(self, feedback: Feedback) -> list[str] | None:
         # The cluster object is written again, although nothing changed: every view of it is made anew.
         self.cfg.Transact(lambda draft: draft.BumpCluster())
-        RedistributeAncillaryFiles(self)
+        failed = RedistributeAncillaryFiles(self)
         # Master candidates write theirs from their copy of the store, and look after them.
         root = self.snapshot
         others = [n.uuid for n in root.nodes.values() if not n.offline and not n.master_candidate]
         if others:
             for result in self.rpc.call_write_ssconf_files(others, ssconf.Values(root)).values():
                 result.Warn(f"ssconf files could not be written on node {result.node_name}", self.LogWarning)
+        return failed or None

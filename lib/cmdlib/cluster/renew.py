@@ -76,18 +76,7 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
             self._RenewSshKeys()
 
     def _Again(self) -> str:
-        words = [secret.option for secret in renewal.ALL if getattr(self.op, secret.parameter)]
-        ssh_words = [renewal.SSH_OPTION, *self._KeyWords()] if self.op.renew_ssh_keys else []
-        return renewal.Command([*words, *ssh_words])
-
-    def _KeyWords(self) -> list[str]:
-        """Return the options that say which SSH keys are wanted."""
-        words = []
-        if self.op.ssh_key_type is not None:
-            words.append(f"--ssh-key-type={self.op.ssh_key_type}")
-        if self.op.ssh_key_bits is not None:
-            words.append(f"--ssh-key-bits={self.op.ssh_key_bits}")
-        return words
+        return renewal.CommandOf(vars(self.op))
 
     def _TellOffline(self) -> None:
         for node in self.snapshot.nodes.values():
@@ -115,7 +104,7 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
             kind,
             bits,
         ).values()
-        again = renewal.Command([renewal.SSH_OPTION, *self._KeyWords()])
+        again = renewal.Command([renewal.SSH_OPTION, *renewal.KeyWords(self.op.ssh_key_type, self.op.ssh_key_bits)])
         result.Raise(f"Could not renew the SSH keys; once that is repaired, {again} continues")
         failures = result.payload or []
         for name, problem in failures:

@@ -29,12 +29,23 @@ def CheckKeys(report: Report, snapshot: objects.Snapshot, results: Mapping[str, 
             continue
         name = snapshot.nodes[uuid].name
         for kind, problem in Problems(has, master).items():
-            command = renewal.Command([SECRETS[kind].option])
-            report.Error("ECLUSTERCERT", NODE, name, f"{problem}; {command} completes the renewal")
-        staged = snapshot.cluster.candidate_certs.get(uuid + renewal.NEXT)
-        if has.client.next is not None or staged is not None:
-            text = f"it has a staged certificate that is not used yet; {_CLIENT_COMMAND} completes the renewal"
-            report.Error("ECLUSTERCLIENTCERT", NODE, name, text)
+            report.Error("ECLUSTERCERT", NODE, name, f"{problem}; {_WayOut(kind, has, master)}")
+        problem = None
+        if has.client.next is not None:
+            problem = "it has a staged certificate that is not used yet"
+        elif uuid + renewal.NEXT in snapshot.cluster.candidate_certs:
+            problem = "its replaced certificate is still accepted"
+        if problem is not None:
+            report.Error("ECLUSTERCLIENTCERT", NODE, name, f"{problem}; {_CLIENT_COMMAND} completes the renewal")
+
+
+def _WayOut(kind: str, has: renewal.Report, master: renewal.Report | None) -> str:
+    secret = SECRETS[kind]
+    # While a renewal is under way nodes may have to get another one than the master uses now.
+    underway = master is None or renewal.Unfinished(master.secrets[kind]) is not None
+    if secret.copied and not any(has.secrets[kind]) and not underway:
+        return "'gnt-cluster redist-conf' copies it from the master"
+    return f"{renewal.Command([secret.option])} completes the renewal"
 
 
 def CheckClient(report: Report, snapshot: objects.Snapshot, node: objects.Node, answer: Any) -> None:
@@ -51,11 +62,14 @@ def CheckClient(report: Report, snapshot: objects.Snapshot, node: objects.Node, 
         return
     accepted = snapshot.cluster.candidate_certs
     if node.master_candidate:
-        problem = (
-            "the node's certificate is not the one the cluster knows; set the node up again with"
-            f" 'gnt-node add --readd {node.name}'"
-        )
-        report.ErrorIf(accepted.get(node.uuid) != value, "ECLUSTERCLIENTCERT", NODE, node.name, problem)
+        # While a renewal is under way both are right, and ``CheckKeys`` says what completes it.
+        known = {accepted.get(node.uuid), accepted.get(node.uuid + renewal.NEXT)}
+        if node.uuid == snapshot.cluster.master_node or any(uuid.endswith(renewal.NEXT) for uuid in accepted):
+            way_out = f"{_CLIENT_COMMAND} makes new ones, which it will know"
+        else:
+            way_out = f"set the node up again with 'gnt-node add --readd {node.name}'"
+        problem = f"the node's certificate is not the one the cluster knows; {way_out}"
+        report.ErrorIf(value not in known, "ECLUSTERCLIENTCERT", NODE, node.name, problem)
     else:
         problem = "the node is not a master candidate, but its certificate is accepted"
         report.ErrorIf(node.uuid in accepted, "ECLUSTERCLIENTCERT", NODE, node.name, problem)
@@ -76,7 +90,9 @@ def Problems(has: renewal.Report, master: renewal.Report | None) -> dict[str, st
     problems = {}
     for kind, held in has.secrets.items():
         name = SECRETS[kind].name
-        if master is not None and held.current != master.secrets[kind].current:
+        if held.current is None and (master is None or master.secrets[kind].current is not None):
+            problems[kind] = f"it has no {name}"
+        elif master is not None and held.current != master.secrets[kind].current:
             problems[kind] = f"it does not use the {name} that the master uses"
         elif held.old is not None:
             problems[kind] = f"it still accepts the replaced {name}"

@@ -23,7 +23,7 @@ class FileRule(NamedTuple):
     """A file that the nodes of one category have, the same on each.
 
     ``optional``: all of them have it, or none.  ``exclusive``: no other node has it.  ``view``: written by the nodes
-    themselves from the store, so that it may differ for a moment.
+    themselves from the store, so that it may differ for a moment.  ``copied``: ``gnt-cluster redist-conf`` brings it.
     """
 
     path: str
@@ -31,6 +31,7 @@ class FileRule(NamedTuple):
     optional: bool = False
     exclusive: bool = False
     view: bool = False
+    copied: bool = False
 
 
 def Rules(snapshot: objects.Snapshot) -> list[FileRule]:
@@ -43,15 +44,20 @@ def Rules(snapshot: objects.Snapshot) -> list[FileRule]:
     path = pathutils.MakeVirtualPath
     rules = [FileRule(path(pathutils.CLUSTER_CONF_FILE), candidates, exclusive=True, view=True)]
     rules += [FileRule(path(pathutils.SsconfFile(key)), everybody, view=True) for key in ssconf.KEYS]
+    # What to do about secrets depends on whether a renewal is under way: verify_crypto says it.
+    secrets = [secret.path for secret in renewal.SECRETS.values()]
+    rules += [FileRule(path(name), everybody) for name in secrets]
     rules += [
-        FileRule(path(name), everybody, optional=name == pathutils.EXTRA_FILES_LIST)
-        for name in dict.fromkeys(
-            [*(secret.path for secret in renewal.SECRETS.values()), *FilesOfAll(snapshot.cluster)]
-        )
+        FileRule(path(name), everybody, optional=name == pathutils.EXTRA_FILES_LIST, copied=True)
+        for name in dict.fromkeys(FilesOfAll(snapshot.cluster))
+        if name not in secrets
     ]
-    rules += [FileRule(path(name), able, optional=name == pathutils.RAPI_USERS_FILE) for name in FilesOfRapi()]
+    rules += [
+        FileRule(path(name), able, optional=name == pathutils.RAPI_USERS_FILE, copied=True) for name in FilesOfRapi()
+    ]
     return rules + [
-        FileRule(path(name), vm_capable, optional=optional) for name, optional in hv.AncillaryFiles(snapshot).items()
+        FileRule(path(name), vm_capable, optional=optional, copied=True)
+        for name, optional in hv.AncillaryFiles(snapshot).items()
     ]
 
 
@@ -106,13 +112,14 @@ def CheckFiles(report: Report, names: Mapping[str, str], rules: Iterable[FileRul
                 report.Error("ENODEFILECHECK", NODE, names[uuid], f"File {shown} should not exist")
         sums = {checksum: [u for u in expected if have.get(u) == checksum] for checksum in sorted(set(have.values()))}
         sums = {checksum: nodes for checksum, nodes in sums.items() if nodes}
+        way_out = "; 'gnt-cluster redist-conf' copies the master's to all nodes" if rule.copied else ""
         variants = "; ".join(_Names(names, nodes) for nodes in sums.values())
         report.ErrorIf(
             len(sums) > 1,
             "ECLUSTERFILECHECK",
             CLUSTER,
             None,
-            f"File {shown} found with {len(sums)} different checksums (variants: {variants})",
+            f"File {shown} found with {len(sums)} different checksums (variants: {variants}){way_out}",
         )
 
 

@@ -674,5 +674,5 @@ $ gnt-cluster --version
 gnt-cluster (ganeti (none)) 3.1.0
 $ gnt-cluster renew-crypto
 Updating certificates now. Running "gnt-cluster verify" is recommended after this operation.
-! Nothing was replaced, as no option names what is to be: see 'gnt-cluster renew-crypto --help'
+! No option says what to renew: see 'gnt-cluster renew-crypto --help'
 = 1

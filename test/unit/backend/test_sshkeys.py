@@ -450,3 +450,20 @@ def test_the_master_keeps_little_of_what_a_node_says_over_ssh(cluster: Cluster) 
     assert problem is not None and len(problem) < 1200
     # The command that is named meets what this one has met.
     assert "HostKeyAlias=c.example.com" in problem and "Port=2222" in problem and "known_hosts" in problem
+
+
+def test_a_renewal_that_was_interrupted_is_to_be_completed_and_no_node_added_again(cluster: Cluster) -> None:
+    """Nodes use their new keys already; the list has old and new ones, or the new ones while the type is the old one's."""
+    known = ssh.ReadNodeKeys()
+    with cluster.nodes[1]:
+        _, public = ssh.UserKeyFiles("ecdsa")
+        Path(public).write_text("ecdsa-sha2-nistp256 AAAAnew root@node2\n", encoding="utf-8")
+        fresh = ssh.ReadUserKey("ecdsa")
+        os.unlink(ssh.UserKeyFiles("rsa")[1])
+        for keys in ([*known[UUIDS[1]], fresh], [fresh]):
+            ssh.WriteNodeKeys({**known, UUIDS[1]: keys})
+            said = " ".join(Verified(cluster, 2))
+            assert "--readd" not in said and "There is no SSH key of type rsa" in said
+            assert "'gnt-cluster renew-crypto --new-ssh-keys' completes the renewal of SSH keys" in said
+        ssh.WriteNodeKeys(known)
+        assert "'gnt-node add --readd" in " ".join(Verified(cluster, 2))

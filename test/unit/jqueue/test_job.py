@@ -207,6 +207,10 @@ def test_a_job_goes_along_the_drawn_lines_only(count, transforms):
         ({"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": "web1"}, "see 'gnt-instance info web1'"),
         ({"OP_ID": "OP_NODE_ADD", "node_name": "node4"}, "'gnt-node add --readd node4'"),
         ({"OP_ID": "OP_CLUSTER_RENAME", "name": "x"}, "'gnt-cluster verify'"),
+        (
+            {"OP_ID": "OP_CLUSTER_RENEW_CRYPTO", "confd_hmac_key": True, "renew_ssh_keys": True, "ssh_key_type": "rsa"},
+            "'gnt-cluster renew-crypto --new-confd-hmac-key --new-ssh-keys --ssh-key-type=rsa' continues",
+        ),
         ({"OP_ID": "OP_TEST_DELAY", "duration": 5}, None),
         (7, None),
     ],

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from support import configs
 
-from ganeti import errors, opcodes, renewal, x509
+from ganeti import errors, joindata, opcodes, renewal, x509
 from ganeti.backend import files
 from ganeti.client.gnt_cluster import renew_crypto
 from ganeti.cmdlib import distribute
@@ -89,7 +89,7 @@ def test_reports_of_rogue_nodes_are_not_read() -> None:
         "listed": [],
     }
     assert renewal.ReadReport(good) is not None
-    assert renewal.ReadReport({**good, "secrets": {CLUSTER: ["a", None, None]}}) is None
+    assert renewal.ReadReport({**good, "secrets": {CONFD: ["a", None, None]}}) is None
     assert renewal.ReadReport({**good, "client": ["AB\nuuid=CD", None, "a", None]}) is None
 
 
@@ -266,3 +266,18 @@ def test_everything_that_acts_on_secrets_knows_each_of_them(secret: renewal.Secr
     assert (secret.path in files.AllowedUploads()) == secret.copied
     assert (secret.path in distribute.FilesOfAll(configs.Example().cluster)) == secret.copied
     assert (secret.path in {rule.path for rule in verify_files.Rules(configs.Example())}) == shared
+
+
+def test_nodes_and_masters_of_the_release_before_do_not_know_a_new_secret() -> None:
+    """Its node is no silent one, and a machine that it adds is set up; what 3.1 has must be there."""
+    cluster = ["a" * 64, None, None]
+    value = {"secrets": {CLUSTER: cluster}, "client": [None] * 4, "listed": []}
+    report = renewal.ReadReport(value)
+    assert report is not None and report.secrets == {CLUSTER: Held(*cluster), CONFD: Held(None, None, None)}
+    assert renewal.ReadReport({**value, "secrets": {CONFD: cluster}}) is None
+    assert renewal.ReadReport({**value, "secrets": {CLUSTER: cluster, "stranger": cluster}}) is None
+    newer = renewal.SECRETS[CONFD]._replace(join="newer_key", original=False)
+    shape = joindata.SetupShape([*renewal.SECRETS.values(), newer])
+    sent = {"cluster_name": "c", "node_daemon_certificate": "pem", "hmac_key": "k", "ssconf": {}, "node_name": "n"}
+    assert shape(sent) and shape({**sent, "newer_key": "k"}) and not shape({**sent, "newer_key": ""})
+    assert not shape({name: part for name, part in sent.items() if name != "hmac_key"})

@@ -82,3 +82,17 @@ def test_password_files_of_the_cluster_and_of_instances(trio: Master) -> None:
     _Redistribute(trio)
     for node in trio.all[1:]:
         assert _Has(node, pathutils.VNC_PASSWORD_FILE, "the cluster's\n") and _Has(node, VNC, "the instance's\n")
+
+
+def test_a_silent_node_is_tried_once_and_named_in_the_result(trio: Master) -> None:
+    """With a time-out for each of the files the others would wait for minutes."""
+    trio[0].Write(pathutils.RAPI_CERT_FILE, "its certificate\n")
+    trio[0].Write(pathutils.RAPI_USERS_FILE, "joe secret\n")
+    assert trio.Run(opcodes.OpClusterRedistConf()) is None
+    third = trio[2]
+    third.Stop()
+    trio[0].Write(pathutils.RAPI_CERT_FILE, "a new certificate\n")
+    assert trio.Run(opcodes.OpClusterRedistConf()) == [third.name]
+    assert _Has(trio[1], pathutils.RAPI_CERT_FILE, "a new certificate\n")
+    said = [text for text in trio.last.messages if f"to node {third.name} failed" in text]
+    assert len(said) == 1
