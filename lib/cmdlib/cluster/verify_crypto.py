@@ -30,13 +30,13 @@ def CheckKeys(report: Report, snapshot: objects.Snapshot, results: Mapping[str, 
         name = snapshot.nodes[uuid].name
         for kind, problem in Problems(has, master).items():
             report.Error("ECLUSTERCERT", NODE, name, f"{problem}; {_WayOut(kind, has, master)}")
-        problem = None
+        left = None
         if has.client.next is not None:
-            problem = "it has a staged certificate that is not used yet"
+            left = "it has a staged certificate that is not used yet"
         elif uuid + renewal.NEXT in snapshot.cluster.candidate_certs:
-            problem = "its replaced certificate is still accepted"
-        if problem is not None:
-            report.Error("ECLUSTERCLIENTCERT", NODE, name, f"{problem}; {_CLIENT_COMMAND} completes the renewal")
+            left = "its replaced certificate is still accepted"
+        if left is not None:
+            report.Error("ECLUSTERCLIENTCERT", NODE, name, f"{left}; {_CLIENT_COMMAND} completes the renewal")
 
 
 def _WayOut(kind: str, has: renewal.Report, master: renewal.Report | None) -> str:
