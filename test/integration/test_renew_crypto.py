@@ -210,6 +210,39 @@ def test_a_node_that_is_away_is_named_with_what_to_do() -> None:
         Renewed(cluster, before, stolen)
 
 
+@pytest.mark.limit(200)
+def test_files_that_a_node_did_not_get_are_not_said_to_be_replaced() -> None:
+    with RealCluster(3, candidates=2) as cluster:
+        Start(cluster)
+        master, away = cluster[0], cluster[2]
+        master.Write(DATA + "rapi.pem", x509.MakeRapiPem(), 0o440)
+        # It has confirmed the master before it goes away.
+        assert Command(master, "gnt-cluster", "redist-conf").returncode == 0
+        cluster.CutPower(away)
+        before = master.Read(DATA + "rapi.pem"), Secrets(cluster)
+        # Nothing is replaced before the job has found all nodes.
+        failed = Command(
+            master, "gnt-cluster", "renew-crypto", "--force", "--new-confd-hmac-key", "--new-rapi-certificate"
+        )
+        text = " ".join((failed.stdout + failed.stderr).split())
+        assert failed.returncode == 1 and f"Node {away.name} did not answer. Nothing was changed" in text
+        assert "These files were not replaced: rapi.pem" in text and "with --new-rapi-certificate, too" in text
+        assert (master.Read(DATA + "rapi.pem"), Secrets(cluster)) == before
+        # Files alone are replaced where that is possible.
+        failed = Command(master, "gnt-cluster", "renew-crypto", "--force", "--new-rapi-certificate")
+        text = " ".join((failed.stdout + failed.stderr).split())
+        assert failed.returncode == 1 and "All requested" not in text
+        assert (
+            f"(rapi.pem) could not be copied to all nodes: {away.name}" in text and "'gnt-cluster redist-conf'" in text
+        )
+        assert text.count(f"to node {away.name} failed") == 1
+        assert master.Read(DATA + "rapi.pem") == cluster[1].Read(DATA + "rapi.pem") != before[0]
+        away.StartNoded()
+        Works(master, *cluster.nodes)
+        assert Command(master, "gnt-cluster", "redist-conf").returncode == 0
+        assert away.Read(DATA + "rapi.pem") == master.Read(DATA + "rapi.pem")
+
+
 @pytest.mark.limit(300)
 def test_ssh_keys_are_replaced_on_all_nodes_and_the_old_ones_open_nothing() -> None:
     """The real ssh.  One node cannot put its key into use at first: old and new are good until the command is run again."""
