@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from ganeti import errors, pathutils, renewal, runtime, serializer, ssconf, ssh, x509
+from ganeti import errors, pathutils, runtime, serializer, ssconf, ssh, x509
 from ganeti.backend.trust.sshcheck import Reason, SshPort
 
 _TIMEOUT = 120
@@ -22,7 +22,7 @@ _TIMEOUT = 120
 _FILES_WITHIN, _STEP = 10.0, 0.1
 _PEM_LIMIT = 1024 * 1024
 
-_RENEW = f"'gnt-cluster renew-crypto {renewal.SSH_OPTION}'"
+_RENEW = "'gnt-cluster renew-crypto --new-ssh-keys'"
 
 Failures = list[list[str]]
 
