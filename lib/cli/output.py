@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from typing import Any, TextIO
 
-from ganeti import serializer
+from ganeti import errors, serializer
 from ganeti.utils.text import Printable
 
 
@@ -36,6 +38,24 @@ def ToStdoutAndFlush(text: str) -> None:
     """Print a line that is needed at once, such as progress."""
     ToStdout(text)
     sys.stdout.flush()
+
+
+def KeepToOwner() -> None:
+    """Take a file that stdout was redirected to away from all but its owner: secrets follow; OpPrereqError if it cannot be.
+
+    The shell made it with its umask, which lets everybody read.
+    """
+    handle = sys.stdout.fileno()
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        return
+    try:
+        os.fchmod(handle, 0o600)
+    except OSError as err:
+        raise errors.OpPrereqError(
+            f"The file for the output cannot be protected: {err.strerror}",
+            errors.ECODE_ENVIRON,
+            hint="choose a file of yours on a file system with permissions",
+        ) from err
 
 
 def PrintJson(value: Any) -> None:

@@ -17,7 +17,9 @@ def Run(options: Options, arguments: list[str]) -> int:
         )
     from ganeti.bootstrap import join
 
-    output.ToStdout(serializer.Dump(join.JoinData(arguments[0])))
+    data = serializer.Dump(join.JoinData(arguments[0]))
+    output.KeepToOwner()
+    output.ToStdout(data)
     return constants.EXIT_SUCCESS
 
 

@@ -1,5 +1,9 @@
 """Tables, info trees, errors, prompts: the parts that stories do not reach."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from ganeti import errors
@@ -48,6 +52,25 @@ def test_words_of_a_node_cannot_steer_the_terminal(capsys):
     # A separator that the user asked for is not a node's.
     output.ToStdout("a\x1fb", keep="\x1f")
     assert capsys.readouterr().out == "a\x1fb\n"
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_a_file_for_secrets_is_its_owners_before_they_are_written(umask, tmp_path):
+    script = (
+        "import os, sys; from ganeti.cli import output; output.KeepToOwner()\n"
+        "print(oct(os.fstat(1).st_mode & 0o777), file=sys.stderr); output.ToStdout('key')"
+    )
+    with open(os.open(tmp_path / "join-data", os.O_WRONLY | os.O_CREAT, 0o666 & ~umask), "w") as stream:
+        done = subprocess.run([sys.executable, "-c", script], stdout=stream, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (0, "0o600\n")
+    assert (tmp_path / "join-data").read_text() == "key\n" and (tmp_path / "join-data").stat().st_mode & 0o777 == 0o600
+    # Pipes and terminals are nobody else's; a device stays as it is.
+    before = os.stat("/dev/null").st_mode
+    with open("/dev/null", "w") as null:
+        assert subprocess.run([sys.executable, "-c", script], stdout=null, stderr=subprocess.PIPE).returncode == 0
+    assert os.stat("/dev/null").st_mode == before
+    piped = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (piped.returncode, piped.stdout) == (0, "key\n")
 
 
 def test_roman():
