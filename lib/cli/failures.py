@@ -64,6 +64,8 @@ def _ProtocolText(err: errors.LuxiError) -> list[str]:
         return [f"It seems you don't have permissions to connect to {daemon}. Please retry as a different user."]
     if isinstance(err, protocol.StrangerError):
         return [str(err)]
+    if isinstance(err, protocol.RequestError):
+        return ["The master daemon rejected the request:", str(err)]
     return ["Unhandled protocol error while talking to the master daemon:", str(err)]
 
 
@@ -92,6 +94,7 @@ _FORMATS: tuple[tuple[type[errors.GenericError], str], ...] = (
     (errors.TypeEnforcementError, "Parameter Error: {}"),
     (errors.ParameterError, "Failure: unknown/wrong parameter name '{}'"),
     (errors.JobLost, "Error checking job status: {}"),
+    (errors.JobCanceled, "Failure: {}"),
 )
 
 

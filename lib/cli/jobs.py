@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -25,6 +26,8 @@ CHUNK = 25
 
 _UNFINISHED = frozenset([constants.JOB_STATUS_QUEUED, constants.JOB_STATUS_WAITING, constants.JOB_STATUS_CANCELING])
 _CANCELED = frozenset([constants.JOB_STATUS_CANCELED, constants.JOB_STATUS_CANCELING])
+
+_REJECTED = re.compile(r"Job rejected by filter rule ([0-9a-f-]+)")
 
 REASON_USER = "gnt:user"
 REASON_CLIENT = "gnt:client:"
@@ -222,7 +225,7 @@ def _JobResults(job_id: int, client: Source) -> list[Any]:
     if status == constants.JOB_STATUS_SUCCESS:
         return results
     if status in _CANCELED:
-        raise errors.JobCanceled("Job was canceled")
+        raise _Canceled(results or [])
     had_success = False
     for index, (op_status, result) in enumerate(zip(opstatus, results, strict=True)):
         if op_status == constants.JOB_STATUS_SUCCESS:
@@ -233,6 +236,15 @@ def _JobResults(job_id: int, client: Source) -> list[Any]:
                 raise errors.OpExecError(f"partial failure (opcode {index}): {result}")
             raise errors.OpExecError(str(result))
     raise errors.OpExecError(str(results))
+
+
+def _Canceled(results: Sequence[Any]) -> errors.JobCanceled:
+    """Return the error for a job that was canceled, by somebody or by a filter rule, which its results name."""
+    for text in results:
+        rejected = _REJECTED.match(text) if isinstance(text, str) else None
+        if rejected:
+            return errors.JobCanceled(text, hint=f"see 'gnt-filter info {rejected[1]}'")
+    return errors.JobCanceled("Job was canceled")
 
 
 def SubmitOpCode(op: Any, options: Options | None = None, feedback: Feedback | None = None) -> Any:

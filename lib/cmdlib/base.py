@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ganeti import errors, locking, opcodes
-from ganeti.locking.lockset import AllSet
+from ganeti.locking.lockset import AllSet, NameList
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -20,6 +20,15 @@ HTYPE_NODE = "NODE"
 HTYPE_GROUP = "GROUP"
 HTYPE_NETWORK = "NETWORK"
 HTYPE_INSTANCE = "INSTANCE"
+
+# What was removed where a lock of this level is gone.
+_LOCKED_KINDS = {
+    locking.LEVEL_INSTANCE: "Instance",
+    locking.LEVEL_NODEGROUP: "A node group of this request",
+    locking.LEVEL_NODE: "A node of this request",
+    locking.LEVEL_NODE_RES: "A node of this request",
+    locking.LEVEL_NETWORK: "A network of this request",
+}
 
 Feedback = Callable[..., None]
 Needed = list[str] | str | AllSet
@@ -165,7 +174,15 @@ class LogicalUnit(Generic[OpT]):
 
     def LostLock(self, level: int, err: errors.LockError) -> errors.GenericError:
         """Return what to raise if something that ``needed_locks[level]`` names was removed before its lock was held."""
-        return err
+        needed = (self.needed_locks or {}).get(level)
+        if needed is None or isinstance(needed, AllSet) or level not in _LOCKED_KINDS:
+            return err
+        lost = sorted(set(NameList(needed)) - self.glm.Names(level))
+        # Instances are locked by name, all others by uuid, which says nothing to anybody.
+        names = f" '{', '.join(lost)}'" if level == locking.LEVEL_INSTANCE else ""
+        return errors.OpPrereqError(
+            f"{_LOCKED_KINDS[level]}{names} was removed or renamed while this job waited for its lock", errors.ECODE_NOENT
+        )
 
     def CheckPrereq(self) -> None:
         """Raise OpPrereqError if the operation is not possible now."""

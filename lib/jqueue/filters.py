@@ -48,11 +48,12 @@ Limits = tuple[tuple[Any, int], ...]
 
 
 class Verdict(NamedTuple):
-    """The verdict on a job: the action of its rule, and its rate limits."""
+    """The verdict on a job: the action of its rule, and its rate limits; ``reason``: what the rule's maker gave."""
 
     action: str
     rule: str | None
     limits: Limits
+    reason: str = ""
 
 
 NO_VERDICT = Verdict(ACCEPT, None, ())
@@ -196,6 +197,14 @@ def CheckPredicates(predicates: Sequence[Any]) -> None:
             raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
 
 
+def _GivenReason(rule: FilterRule) -> str:
+    """Return the reason that the maker of a rule gave, on one line; "" if there is none."""
+    for entry in rule.reason_trail:
+        if isinstance(entry, (list, tuple)) and len(entry) == 3 and entry[1] and isinstance(entry[1], str):
+            return " ".join(entry[1].split())
+    return ""
+
+
 class RuleSet:
     """The filter rules in force, compiled."""
 
@@ -217,7 +226,7 @@ class RuleSet:
             if rule.action == CONTINUE or not all(holds(job) for holds in predicates):
                 continue
             if isinstance(rule.action, str):
-                return Verdict(rule.action, rule.uuid, limits)
+                return Verdict(rule.action, rule.uuid, limits, _GivenReason(rule))
             return Verdict(RATE_LIMIT, rule.uuid, (*limits, (("rule", rule.uuid), rule.action[1])))
         return Verdict(ACCEPT, None, limits)
 

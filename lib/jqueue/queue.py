@@ -237,7 +237,8 @@ class JobQueue(Keeper):
         return True
 
     def _Reject(self, entry: Entry) -> None:
-        self._canceler.Reject(entry, f"Job rejected by filter rule {entry.verdict.rule}")
+        rule, reason = entry.verdict.rule, entry.verdict.reason
+        self._canceler.Reject(entry, f"Job rejected by filter rule {rule}{f': {reason}' if reason else ''}")
 
     def _Schedule(self, entries: Iterable[Entry]) -> None:
         waiting = [e for e in entries if not e.draft.final]

@@ -342,7 +342,7 @@ class Scheduler:
                 continue
             if entry.id in self._started:
                 return self._Hand(entry)
-            action, _rule, limits = entry.verdict
+            action, limits = entry.verdict.action, entry.verdict.limits
             if action in (filters.PAUSE, filters.REJECT):
                 self._paused.add(entry.id)
             elif limits and self._limits.Free(limits) <= 0:

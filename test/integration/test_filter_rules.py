@@ -84,15 +84,18 @@ def test_a_rule_is_replaced(scene: Scene) -> None:
     assert scene.Must("gnt-filter", "replace", "--priority=7", "--action=PAUSE", UUID) == f"{UUID}\n"
     held = scene.Submit()
     assert [rule["priority"] for rule in scene.Rules()] == [7]
-    assert scene.Must("gnt-filter", "replace", "--action=REJECT", UUID) == f"{UUID}\n"
+    assert scene.Must("gnt-filter", "replace", "--action=REJECT", "--reason=no more today", UUID) == f"{UUID}\n"
     assert scene.End(held) == "canceled"
     assert f"Job rejected by filter rule {UUID}" in scene.Must("gnt-job", "info", str(held))
     done = scene.Run("gnt-debug", "delay", "0")
-    assert done.code == 1 and "Job was canceled" in done.err
+    assert done.code == 1
+    assert done.err == f"Failure: Job rejected by filter rule {UUID}: no more today\nsee 'gnt-filter info {UUID}'\n"
     # What is not given is the default, not what the rule was.
     scene.Must("gnt-filter", "replace", UUID)
     assert [(rule["priority"], rule["action"]) for rule in scene.Rules()] == [(0, "CONTINUE")]
     assert scene.End(scene.Submit()) == "success"
+    done = scene.Run("gnt-filter", "add", "--priority=-1")
+    assert done.code == 1 and "'-1' is not a valid priority of a filter rule" in done.err
     done = scene.Run("gnt-filter", "replace", "mine")
     assert done.code == 1 and "'mine' is not a valid UUID of a filter rule" in done.err
 
@@ -126,7 +129,7 @@ def test_the_first_rule_that_says_something_decides(scene: Scene) -> None:
     scene.Add("--priority=2", '--predicates=[["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]]', "--action=ACCEPT")
     assert scene.End(scene.Submit()) == "success"
     done = scene.Run("gnt-cluster", "add-tags", "never")
-    assert done.code == 1 and "Job was canceled" in done.err
+    assert done.code == 1 and "Job rejected by filter rule" in done.err
     assert scene.Must("gnt-cluster", "list-tags") == ""
 
 

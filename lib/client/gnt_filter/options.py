@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganeti import constants, runtime
+from ganeti import constants, errors, runtime
 from ganeti.cli import jobs, output
 from ganeti.cli.parser import Options, Value
 
@@ -23,6 +23,10 @@ SET_RULE = (PRIORITY, PREDICATES, ACTION)
 
 def Write(options: Options, uuid: str | None) -> int:
     """Store a rule, with ``uuid`` instead of the one that has it; print its UUID."""
+    if options.priority < 0:
+        raise errors.OpPrereqError(
+            f"'{options.priority}' is not a valid priority of a filter rule: 0 or more is allowed", errors.ECODE_INVAL
+        )
     reason = [[jobs.REASON_USER, options.reason, int(runtime.Time() * 1e9)]] if options.reason else []
     stored = jobs.GetClient().ReplaceFilter(uuid, options.priority, options.predicates, options.action, reason)
     output.ToStdout(stored)

@@ -70,7 +70,7 @@ Tue Nov 14 22:13:22 2023 \x1b[31mred\ttab\xe9
 $ gnt-debug delay 1
 Tue Nov 14 22:13:21 2023 Test delay iteration 0/1
 Tue Nov 14 22:13:22 2023 \x1b[31mred\ttab\xe9
-! Unhandled Ganeti error: Job was canceled
+! Failure: Job was canceled
 = 1
 > OP_TEST_DELAY {"duration":1.0,"no_locks":false}
 % forget OP_TEST_DELAY
