@@ -80,8 +80,10 @@ class Machine:
     verbosity: Sequence[str] = ()
 
 
-def SetUpNode(machine: Machine, root_key: tuple[str, int] | None, tell: Callable[[str], None]) -> None:
-    """Make a machine ready for OP_NODE_ADD, over SSH; ``tell`` prints what happens.
+def SetUpNode(
+    machine: Machine, root_key: tuple[str, int] | None, tell: Callable[[str], None], show: Callable[[str], None]
+) -> None:
+    """Make a machine ready for OP_NODE_ADD, over SSH; ``tell`` prints what happens, ``show`` what programs there say.
 
     ``root_key``: type and bits of the SSH keys that the cluster manages; None where it manages none: then whoever runs
     this must be let in.  The machine may have been set up before, in part or whole.  Raises OpPrereqError if the first
@@ -91,14 +93,14 @@ def SetUpNode(machine: Machine, root_key: tuple[str, int] | None, tell: Callable
     cluster = join[joindata.CLUSTER_NAME]
     if root_key is None:
         tell(f"Starting the node daemon on {machine.name} over SSH")
-        _AtTerminal(machine, pathutils.NODE_DAEMON_SETUP, join)
+        _AtTerminal(machine, pathutils.NODE_DAEMON_SETUP, join, show)
     else:
         prepare = _PrepareData(machine, join, *root_key)
         tell(f"Preparing {machine.name} over SSH: the cluster's host keys, a new key for root")
         if _ShowsClusterKey(machine, cluster):
             _Batch(machine, cluster, pathutils.PREPARE_NODE_JOIN, prepare)
         else:
-            _AtTerminal(machine, pathutils.PREPARE_NODE_JOIN, prepare)
+            _AtTerminal(machine, pathutils.PREPARE_NODE_JOIN, prepare, show)
         _TakePublicKey(machine, root_key[0], cluster)
         tell(f"Starting the node daemon on {machine.name}")
         _Batch(machine, cluster, pathutils.NODE_DAEMON_SETUP, join)
@@ -195,14 +197,17 @@ def _ShowsClusterKey(machine: Machine, cluster: str) -> bool:
     return not runtime.RunCmd(argv, timeout=_PROBE_TIMEOUT).failed
 
 
-def _AtTerminal(machine: Machine, program: str, data: dict[str, Any]) -> None:
-    """Run a set-up program with what root of the machine accepts today; SSH may ask for a host key or a password."""
+def _AtTerminal(machine: Machine, program: str, data: dict[str, Any], show: Callable[[str], None]) -> None:
+    """Run a set-up program with what root of the machine accepts today; SSH may ask for a host key or a password.
+
+    It asks at the terminal itself; what the program says passes ``show``: nobody vouches for that machine yet.
+    """
     login = f"{_autoconf.SSH_LOGIN_USER}@{machine.name}"
     command = releases.JoinCommand(machine.name, " ".join([program, *machine.verbosity]))
     argv = ssh.BuildCommand(
         machine.name, command, None, machine.ssh_port, batch=False, any_key=not machine.check_host_key
     )
-    code = runtime.RunInteractive(argv, serializer.Dump(data))
+    code = runtime.RunInteractive(argv, serializer.Dump(data), lambda line: show(Printable(line, "\t")))
     if code:
         raise errors.OpPrereqError(
             f"{program} did not run to its end on {machine.name} as {login}: exit code {code}, the reason is above",

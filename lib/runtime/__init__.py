@@ -427,13 +427,16 @@ def Fork() -> int:
     return _here.side.Fork()
 
 
-def RunInteractive(argv: Sequence[str], stdin: str | None = None) -> int:
+def RunInteractive(
+    argv: Sequence[str], stdin: str | None = None, show: Callable[[str], None] | None = None
+) -> int:
     """Run a program at the user's terminal until it ends; return its exit code, 128 + N after signal N.
 
-    ``stdin``: what it reads in place of the terminal, which it can still open to ask.  127 if it cannot be started.  A
-    simulated process has no terminal.
+    ``stdin``: what it reads in place of the terminal, which it can still open to ask.  ``show`` gets each line that it
+    writes, in a thread of its own; without it they go to the terminal as they are.  127 if it cannot be started.  A simulated
+    process has no terminal.
     """
-    return _here.side.RunInteractive(argv, None if stdin is None else stdin.encode("utf-8"))
+    return _here.side.RunInteractive(argv, None if stdin is None else stdin.encode("utf-8"), show)
 
 
 def Environment() -> Mapping[str, str]:

@@ -104,7 +104,8 @@ def _SetUp(client: Client, name: str, options: Options) -> None:
     known = QueryRows(client, "node", ["uuid", _PORT], ByName([name]))[0] if options.readd else {}
     port = _SshPort(client, options, known)
     machine = join.Machine(name, port, known.get("uuid"), options.ssh_key_check, verbosity)
-    join.SetUpNode(machine, (root_key[0], root_key[1]) if manages_ssh else None, output.ToStdoutAndFlush)
+    key = (root_key[0], root_key[1]) if manages_ssh else None
+    join.SetUpNode(machine, key, output.ToStdoutAndFlush, output.ToStderr)
 
 
 def Run(options: Options, arguments: list[str]) -> int:

@@ -12,7 +12,7 @@ import signal as signal_module
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import IO, Any
 
@@ -366,21 +366,42 @@ def ProcessAlive(pid: int) -> bool:
     return False
 
 
-def RunInteractive(argv: Sequence[str], stdin: bytes | None) -> int:
+def RunInteractive(argv: Sequence[str], stdin: bytes | None, show: Callable[[str], None] | None) -> int:
     words = CheckArgv(argv)
+    read, write = (None, None) if show is None else os.pipe()
     try:
-        process = subprocess.Popen(words, stdin=None if stdin is None else subprocess.PIPE)
+        process = subprocess.Popen(
+            words, stdin=None if stdin is None else subprocess.PIPE, stdout=write, stderr=write
+        )
     except OSError:
+        if read is not None:
+            os.close(read)
         return 127
+    finally:
+        if write is not None:
+            os.close(write)
+    reader: threading.Thread | None = None
+    if read is not None and show is not None:
+        reader = threading.Thread(target=_ShowLines, args=(read, show), daemon=True)
+        reader.start()
     while True:
         try:
             process.communicate(stdin)
             code = process.returncode
+            if reader is not None:
+                reader.join(_DRAIN_SECONDS)
         except KeyboardInterrupt:
             # Ctrl-C is for the program at the terminal, which decides what it means.
             stdin = None
             continue
         return 128 - code if code < 0 else code
+
+
+def _ShowLines(handle: int, show: Callable[[str], None]) -> None:
+    """Pass on every line that comes through a pipe; one without an end in pieces."""
+    with open(handle, "rb") as stream:
+        while data := stream.readline(_CHUNK):
+            show(data.decode("utf-8", "replace").rstrip("\r\n"))
 
 
 def Fork() -> int:

@@ -468,3 +468,16 @@ def test_a_program_at_the_terminal_gives_its_exit_code() -> None:
     assert runtime.RunInteractive(["/nowhere/program"]) == 127
     assert runtime.RunInteractive(["sh", "-c", 'test "$(cat)" = words'], stdin="words") == 0
     assert runtime.RunInteractive(["sh", "-c", "exec <&-; exit 4"], stdin="w" * 1000000) == 4
+
+
+def test_the_lines_of_a_program_at_the_terminal_can_be_looked_at_first() -> None:
+    lines: list[str] = []
+    flood = "yes 0123456789 | head -n 20000; printf '\\033[2Jno end' >&2; cat >/dev/null; exit 5"
+    assert runtime.RunInteractive(["sh", "-c", flood], stdin="w" * 1000000, show=lines.append) == 5
+    assert len(lines) == 20001 and lines[-1] == "\x1b[2Jno end"
+    assert runtime.RunInteractive(["/nowhere/program"], show=lines.append) == 127
+    # What it leaves behind with its streams is not waited for.
+    lines.clear()
+    assert runtime.RunInteractive(["sh", "-c", "echo here; sleep 100 & echo $!"], show=lines.append) == 0
+    assert lines[0] == "here"
+    runtime.KillProcess(int(lines[1]), signal.SIGKILL)
