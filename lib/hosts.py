@@ -105,7 +105,9 @@ def Lookup(name: str, ipv6: bool = False) -> Host:
         full, addresses = runtime.LookupHost(name)
     except errors.ResolverError as err:
         raise errors.OpPrereqError(
-            f"The given name ({name}) does not resolve: {err.args[-1]}", errors.ECODE_RESOLVER
+            f"The given name ({name}) does not resolve: {err.args[-1]}",
+            errors.ECODE_RESOLVER,
+            hint=f"add the name to the DNS, or to {pathutils.ETC_HOSTS} on this node",
         ) from err
     wanted = [a for a in addresses if (":" in a) == ipv6]
     if not wanted:

@@ -260,7 +260,7 @@ def _FileKey(machine: Machine, shown: str) -> None:
     except errors.SshUpdateError as err:
         raise errors.OpExecError(
             f"The SSH key that machine {machine.name} sent cannot be used: {err}",
-            hint=f"find out who made it send that; {_Again(machine)}",
+            hint=f"check who controls that machine; {_Again(machine)}",
         ) from err
 
 
@@ -270,7 +270,7 @@ def _Batch(machine: Machine, cluster: str, program: str, data: dict[str, Any]) -
     argv = ssh.BuildCommand(machine.name, command, cluster, machine.ssh_port)
     result = runtime.RunCmd(argv, stdin=serializer.Dump(data), timeout=_HELPER_TIMEOUT)
     if result.failed:
-        repair = "install this release there" if result.exit_code == _NOT_FOUND else "repair what it names"
+        repair = "install this release there" if result.exit_code == _NOT_FOUND else "fix the reported problem"
         raise errors.OpExecError(
             f"{program} failed on {machine.name}: {_Reason(result)}", hint=f"{repair}; {_Again(machine)}"
         )

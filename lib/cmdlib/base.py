@@ -181,7 +181,8 @@ class LogicalUnit(Generic[OpT]):
         # Instances are locked by name, all others by uuid, which says nothing to anybody.
         names = f" '{', '.join(lost)}'" if level == locking.LEVEL_INSTANCE else ""
         return errors.OpPrereqError(
-            f"{_LOCKED_KINDS[level]}{names} was removed or renamed while this job waited for its lock", errors.ECODE_NOENT
+            f"{_LOCKED_KINDS[level]}{names} was removed or renamed while this job waited for its lock",
+            errors.ECODE_NOENT,
         )
 
     def CheckPrereq(self) -> None:

@@ -404,7 +404,7 @@ class LUNetworkConnect(_ConnectionLU[opcodes.OpNetworkConnect]):
         super().CheckPrereq()
         self._connected = self._uuid in self._group.networks
         if self._connected:
-            self.LogWarning(f"Network '{self._name}' is already mapped to group '{self._group.name}'")
+            self._WarnConnected()
             return
         if not self.op.conflicts_check:
             return
@@ -422,6 +422,22 @@ class LUNetworkConnect(_ConnectionLU[opcodes.OpNetworkConnect]):
                 errors.ECODE_STATE,
                 hint="change these NICs first, or connect with --no-conflicts-check",
             )
+
+    def _WarnConnected(self) -> None:
+        """Say that nothing is changed, and what stays where other parameters were given."""
+        network_name, group = self._name, self._group
+        text = f"Network '{network_name}' is already mapped to group '{group.name}'"
+        present = group.networks[self._uuid]
+        # What was left out is None.
+        stays = {key: present.get(key) for key, value in self._params.items() if value and value != present.get(key)}
+        if not stays:
+            self.LogWarning(text)
+            return
+        self.LogWarning(
+            f"{text}, with other parameters, which are kept:"
+            f" {', '.join(f'{key}={value}' for key, value in sorted(present.items()) if value)}",
+            hint=f"to change them, run 'gnt-network disconnect {network_name} {group.name}' first",
+        )
 
     def Exec(self, feedback: Feedback) -> None:
         if not self._connected:

@@ -427,9 +427,7 @@ def Fork() -> int:
     return _here.side.Fork()
 
 
-def RunInteractive(
-    argv: Sequence[str], stdin: str | None = None, show: Callable[[str], None] | None = None
-) -> int:
+def RunInteractive(argv: Sequence[str], stdin: str | None = None, show: Callable[[str], None] | None = None) -> int:
     """Run a program at the user's terminal until it ends; return its exit code, 128 + N after signal N.
 
     ``stdin``: what it reads in place of the terminal, which it can still open to ask.  ``show`` gets each line that it

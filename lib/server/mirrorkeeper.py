@@ -97,9 +97,9 @@ class MirrorKeeper(WokenThread):
             else:
                 self._answers[result.node] = result.payload
         if result.fail_msg and result.fail_msg != before and not result.offline:
-            logging.warning("Node %s does not say how its mirrors are: %s", result.node_name, result.fail_msg)
+            logging.warning("Node %s did not report the state of its mirrors: %s", result.node_name, result.fail_msg)
         elif before and not result.fail_msg:
-            logging.info("Node %s says again how its mirrors are", result.node_name)
+            logging.info("Node %s reports the state of its mirrors again", result.node_name)
 
     def _Watched(self) -> Mapping[str, Sequence[tuple[objects.Instance, objects.Disk]]]:
         """Return the mirrors in use by primary node."""

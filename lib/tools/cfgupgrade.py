@@ -124,7 +124,7 @@ def _CheckHere(options: optparse.Values, own: bool) -> None:
             errors.ECODE_STATE,
             hint=f"'{pathutils.HAND_BACK} --yes-do-it 3.0' gives it back to release 3.0"
             if options.downgrade
-            else "nothing is to be done",
+            else "no conversion is needed",
         )
     master = _ReadText(os.path.join(options.path, "ssconf_master_node")).strip()
     if not options.ignore_hostname and hosts.OwnName() != master:

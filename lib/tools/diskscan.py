@@ -189,7 +189,7 @@ def _ProgramsView(device: Device) -> str | None:
         return "a process has it open ('fuser -v' shows which)"
     if result.exit_code != _DIFFERENT:
         raise errors.OpExecError(
-            f"Disk {device.name}: nobody can tell who uses it: 'fuser' failed: {result.fail_reason}"
+            f"Disk {device.name}: its users cannot be determined: 'fuser' failed: {result.fail_reason}"
         )
     return None
 

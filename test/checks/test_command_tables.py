@@ -43,6 +43,44 @@ BY_HAND = {
     "gnt-node show-join-data": "test/integration/test_node_setup.py",
     "gnt-node list-drbd": "test/integration/confd/test_confd_tools.py",
 }
+# Options that have a short form in other commands, with the reason; the catalogue of options has one row for all of them.
+WITHOUT_SHORT_FORM = {
+    "gnt-cluster rapi-token --output": "the command is ours; its output has no fields to choose",
+    "gnt-instance modify --offline": "-O is that of gnt-node modify",
+    **{
+        f"gnt-instance {word} --node": "says how arguments select instances, and is not the option -n NODE"
+        for word in ("reboot", "reinstall", "shutdown", "startup")
+    },
+}
+# Options that help and manual leave out, with the reason.
+STORED = "stored and used by nothing: nothing is exported, imported or run in a helper VM, and all jobs are tracked"
+NO_DAEMON = "the master rejects it: there is no metadata daemon and no monitoring daemon"
+NO_EFFECT = "accepted for scripts of 3.1, without an effect"
+DEVELOPERS = "passed to the programs on the machine; for developers, like -d"
+WAITED = "accepted; the answers of the programs are waited for nevertheless"
+HIDDEN = {
+    "gnt-cluster init --install-image": STORED,
+    "gnt-cluster init --zeroing-image": STORED,
+    "gnt-cluster init --compression-tools": STORED,
+    "gnt-cluster modify --install-image": STORED,
+    "gnt-cluster modify --zeroing-image": STORED,
+    "gnt-cluster modify --compression-tools": STORED,
+    "gnt-cluster modify --max-tracked-jobs": STORED,
+    "gnt-cluster modify --instance-communication-network": NO_DAEMON,
+    "gnt-cluster modify --enabled-data-collectors": NO_DAEMON,
+    "gnt-cluster modify --data-collector-interval": NO_DAEMON,
+    "gnt-instance add --communication": NO_DAEMON,
+    "gnt-instance add --helper-startup-timeout": NO_EFFECT,
+    "gnt-instance add --helper-shutdown-timeout": NO_EFFECT,
+    "gnt-instance add --no-ip-check": NO_EFFECT,
+    "gnt-instance add --no-name-check": NO_EFFECT,
+    "gnt-instance modify --communication": NO_DAEMON,
+    "gnt-network remove --force": NO_EFFECT,
+    "gnt-node add --force-join": NO_EFFECT,
+    "gnt-node add --verbose": DEVELOPERS,
+    "gnt-node power --submit": WAITED,
+    "gnt-node power --print-jobid": WAITED,
+}
 EVERY = [(name, command) for name in PROGRAMS for command in LoadProgram(name).commands]
 
 
@@ -78,7 +116,24 @@ def test_every_command_of_the_release_has_its_names_and_options() -> None:
                 wrong.append(f"{row.program} {row.names[0]}: no option {name}")
             elif stray := set(option._short_opts) - short.get(name, set(option._short_opts)):
                 wrong.append(f"{row.program} {row.names[0]} {name}: has the short form {stray}")
+            elif (
+                len(short.get(name, ())) == 1
+                and not option._short_opts
+                and f"{row.program} {row.names[0]} {name}" not in WITHOUT_SHORT_FORM
+            ):
+                wrong.append(f"{row.program} {row.names[0]} {name}: lacks the short form {short[name]}")
     assert wrong == []
+
+
+def test_only_options_without_a_use_are_hidden() -> None:
+    hidden = {
+        f"{name} {command} {option.names[-1]}"
+        for name in PROGRAMS
+        for command, declared in LoadProgram(name).Forms()
+        for option in declared.options
+        if option.hidden
+    }
+    assert hidden == HIDDEN.keys()
 
 
 def test_what_is_missing_is_really_missing() -> None:

@@ -52,7 +52,7 @@ def test_a_cluster_of_2_10() -> None:
         TakesOver(master, others[0])
         cluster.CutPower(master)
         before = master.Read(f"{DATA}/config.data")
-        for words, hint in (([], "nothing is to be done"), (["--downgrade"], "hand-back --yes-do-it 3.0'")):
+        for words, hint in (([], "no conversion is needed"), (["--downgrade"], "hand-back --yes-do-it 3.0'")):
             done = master.Run([sys.executable, "-c", CFGUPGRADE, "--force", "--ignore-hostname", *words])
             assert done.returncode == 1
             assert "belongs to this release already" in done.stderr

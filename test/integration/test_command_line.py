@@ -110,9 +110,7 @@ def test_cancelling(cluster: RealCluster) -> None:
     waiting = _Run(cluster, f"{delay} 2").stdout.strip()
     done = _Run(cluster, f"gnt-job cancel {waiting}")
     assert done.returncode == 0, done
-    assert _Run(cluster, f"gnt-job watch {waiting}").stderr == (
-        f"Job {waiting} failed: Failure: Job was canceled\n"
-    )
+    assert _Run(cluster, f"gnt-job watch {waiting}").stderr == (f"Job {waiting} failed: Failure: Job was canceled\n")
     assert _Run(cluster, f"gnt-job cancel --kill --yes-do-it {running}").returncode == 0
     assert _Run(cluster, f"gnt-job wait {running}").returncode == 1
     assert _Run(cluster, f"gnt-job cancel {running}").returncode == 1

@@ -58,9 +58,7 @@ class Programs:
     def ProcessId(self) -> int:
         return self.process.pid
 
-    def RunInteractive(
-        self, argv: Sequence[str], stdin: bytes | None, show: Callable[[str], None] | None
-    ) -> int:
+    def RunInteractive(self, argv: Sequence[str], stdin: bytes | None, show: Callable[[str], None] | None) -> int:
         del stdin, show
         self.world.Reach("RunInteractive", argv[0])
         raise errors.ProgrammerError("a simulated process has no terminal")

@@ -102,10 +102,10 @@ def test_a_silent_node_is_reported_once_until_something_changes(caplog: pytest.L
         host.noded = True
         cluster.Keep(20.0)
     told = [record.getMessage() for record in caplog.records]
-    assert [text.partition(": ")[2] for text in told if "does not say how its mirrors are" in text] == [
+    assert [text.partition(": ")[2] for text in told if "did not report the state of its mirrors" in text] == [
         "connection timed out", "connection refused",
     ]  # fmt: skip
-    assert len([text for text in told if "says again" in text]) == 1
+    assert len([text for text in told if "reports the state of its mirrors again" in text]) == 1
     assert not [text for text in told if "drbd_states" in text], "neither daemon repeats itself"
 
 

@@ -388,7 +388,7 @@ def _After(nodes: _Nodes, intent: Intent) -> int:
     _Say("Allowing jobs again")
     good &= _Try(lambda: _Cluster("queue", "undrain"), _UNDRAIN)
     _RemoveIntent()
-    _Say("Making what is new")
+    _Say("Running post-upgrade")
     made = f"run '{pathutils.POST_UPGRADE} {intent.old}'"
     good &= _Try(lambda: nodes.Run([nodes.master], pathutils.POST_UPGRADE, intent.old), made)
     good &= _Try(lambda: _Cluster("watcher", "continue"), _CONTINUE)

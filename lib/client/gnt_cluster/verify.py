@@ -20,7 +20,7 @@ ERROR_CODES = Flag("--error-codes", dest="error_codes", text="Print messages in 
 NO_NPLUS1 = Flag("--no-nplus1-mem", dest="skip_nplusone_mem", text="Skip the check of N+1 memory redundancy")
 NO_HV_ASSESSMENT = Flag(
     "--no-hv-param-assessment", dest="skip_hvparam_assessment", text="Skip the assessment of hypervisor parameters"
-).Hidden()
+)
 VERIFY_CLUTTER = Flag(
     "--verify-ssh-clutter",
     dest="verify_clutter",

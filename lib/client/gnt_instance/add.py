@@ -47,7 +47,7 @@ COMMIT = Flag(
     "--commit", dest="commit",
     text="Make a reserved instance real; everything that is not given is as it was reserved",
 )  # fmt: skip
-# Accepted for scripts of 3.1; the master answers them.
+# Accepted for scripts of 3.1, without an effect: no helper VM is ever started.
 HELPER_STARTUP_TIMEOUT = Value(
     "--helper-startup-timeout", dest="helper_startup_timeout", type="int", text="Seconds for the helper VM to start"
 ).Hidden()

@@ -24,7 +24,7 @@ NEW_SECONDARY = Value(
 )  # fmt: skip
 IGNORE_SOFT_ERRORS = Flag(
     "--ignore-soft-errors", dest="ignore_soft_errors",
-    text="Let the allocator overlook what is only undesirable, such as too little memory for a failure of another node",
+    text="Let the allocator ignore soft limits, such as too little memory for a failure of another node",
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from ganeti.params.disk import UnitTypes
 _TITLES = {**units.OWN_FIELDS, **units.FIELDS}
 _MORE_TITLES = {name: field for kind in units.TYPES.values() for name, field in kind.more.items()}
 STORAGE_TYPE = Value(
-    "--storage-type", dest="user_storage_type", choices=list(UnitTypes()),
+    "-t", "--storage-type", dest="user_storage_type", choices=list(UnitTypes()),
     text="Type of the storage units; default: that of the cluster's first disk template",
 )  # fmt: skip
 

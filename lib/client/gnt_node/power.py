@@ -14,9 +14,12 @@ from ganeti.client.gnt_node.options import AUTO_PROMOTE
 from ganeti.client.shared.rows import ByKnownName, ByName, QueryRows
 from ganeti.opcodes import OpNodeSetParams, OpOobCommand
 from ganeti.utils import oob
+from ganeti.utils.text import NiceSort
 
 _WORDS = ("on", "off", "cycle", "status")
 _ASKED = ("off", "cycle")
+# So many instances are named in a question.
+_NAMED = 20
 
 IGNORE_STATUS = Flag(
     "--ignore-status", dest="ignore_status", text="Switch off nodes as they are, without marking them offline first"
@@ -68,12 +71,30 @@ def NameUnavailable(entries: Sequence[Any]) -> None:
         )
 
 
-def _CheckNames(word: str, nodes: Sequence[str]) -> None:
-    """Raise OpPrereqError for a name that is unknown, and for the master, before any node is marked offline."""
+def _CheckNames(word: str, nodes: Sequence[str]) -> list[str]:
+    """Raise OpPrereqError for a name that is unknown, and for the master; return the full names.
+
+    Called before any node is marked offline.
+    """
     fields = ["name", "master", "ndp/oob_program"]
-    for row in QueryRows(jobs.GetClient(), "node", fields, ByKnownName(nodes)):
+    rows = QueryRows(jobs.GetClient(), "node", fields, ByKnownName(nodes))
+    for row in rows:
         if row["master"]:
             raise oob.MasterRefusal(row["ndp/oob_program"] or "", f"power-{word}", row["name"])
+    return [row["name"] for row in rows]
+
+
+def _Victims(nodes: Sequence[str]) -> str:
+    """Return a line about the instances that stop with these nodes; "" if there are none.
+
+    Those that should run are named: whether they do only the nodes could say, which may be hung.
+    """
+    there = ["&", ["==", "admin_state", constants.ADMINST_UP], ["|", *(["==", "pnode", name] for name in nodes)]]
+    names = NiceSort([row["name"] for row in QueryRows(jobs.GetClient(), "instance", ["name"], there)])
+    if not names:
+        return ""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"Instances there stop at once, without a shutdown: {', '.join(names[:_NAMED])}{more}.\n"
 
 
 def Run(options: Options, arguments: list[str]) -> int:
@@ -85,9 +106,11 @@ def Run(options: Options, arguments: list[str]) -> int:
         if not nodes:
             output.ToStderr(f"Please provide at least one node for this command: 'gnt-node power {word} NODE'")
             return constants.EXIT_FAILURE
-        _CheckNames(word, nodes)
-        if not options.force and not ask.ConfirmOperation(nodes, "node", f"power {word}", "--force"):
-            return constants.EXIT_FAILURE
+        full = _CheckNames(word, nodes)
+        if not options.force:
+            extra = _Victims(full)
+            if not ask.ConfirmOperation(nodes, "node", f"power {word}", "--force", extra):
+                return constants.EXIT_FAILURE
     ops = _Ops(word, nodes, options)
     jobs.SetGenericFields(ops, options)
     client = jobs.GetClient()

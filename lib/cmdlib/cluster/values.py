@@ -94,7 +94,7 @@ def CheckSimple(op: Any, cluster: objects.Cluster) -> None:
         raise NoCommunication()
     for pattern in op.reserved_lvs or ():
         _CheckPattern(pattern)
-    _CheckCollectors(op)
+    _CheckCollectors(op, cluster)
 
 
 def _Short(number: int) -> str:
@@ -109,7 +109,8 @@ def _CheckPattern(pattern: str) -> None:
         raise Invalid(f"Reserved LV expression '{pattern[:80]}' is not a valid regular expression: {err}") from err
 
 
-def _CheckCollectors(op: Any) -> None:
+def _CheckCollectors(op: Any, cluster: objects.Cluster) -> None:
+    """Accept the values that are there, which a cluster of 3.1 brings along; nothing reads them."""
     for values in (op.enabled_data_collectors, op.data_collector_interval):
         unknown = sorted(set(values or ()) - set(DATA_COLLECTORS))
         if unknown:
@@ -117,6 +118,10 @@ def _CheckCollectors(op: Any) -> None:
     for name, interval in (op.data_collector_interval or {}).items():
         if not 0 < interval <= _MAX_INTERVAL:
             raise Invalid(f"Interval of data collector {name} must be above zero and at most {_MAX_INTERVAL} us")
+    if _Collectors(cluster, op)["data_collectors"] != {
+        name: dict(own) for name, own in cluster.data_collectors.items()
+    }:
+        raise Invalid("Data collectors are not supported in this release: there is no monitoring daemon")
 
 
 def NewValues(snapshot: objects.Snapshot, op: Any) -> dict[str, Any]:

@@ -260,7 +260,7 @@ def CountAgain(unit: LogicalUnit, instance: objects.Instance, disks: Sequence[ob
     if not disks:
         return kept
     result = Follow(unit, instance, primary, [disk.Replace(behind=None) for disk in disks])
-    result.Raise(f"Node {name(primary)} could not be told that both sides count again")
+    result.Raise(f"Node {name(primary)} did not accept that both copies are valid again")
     view = Look(unit, instance, disks, [primary])[primary] or {}
     whole = [disk for disk in disks if IsComplete(view.get(disk.uuid))]
     broken = [disk for disk in disks if disk not in whole]

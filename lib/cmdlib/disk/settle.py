@@ -59,7 +59,7 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         if self._stuck:
             raise errors.OpExecError(f"Instance {self.instance.name}: {'; '.join(self._stuck)}")
         if not (lone or alone or short or served or healed):
-            feedback("Nothing is to be done for the mirrors of this instance")
+            feedback("The mirrors of this instance need no change")
 
     def _View(self) -> mirrors.View:
         """Return what the primary node says."""
@@ -72,7 +72,7 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
             )
         if view is None:
             raise errors.OpExecError(
-                f"Node {self._Name(self._primary)} does not say how the mirrors of instance {self.instance.name} are"
+                f"Node {self._Name(self._primary)} did not report the state of the mirrors of instance {self.instance.name}"
             )
         return view
 

@@ -441,6 +441,11 @@ class LUNodeRemove(LogicalUnit[opcodes.OpNodeRemove]):
         master = self.snapshot.cluster.master_node
         result = self.rpc.call_etc_hosts_modify(master, _REMOVE, self._node.name, None)
         result.Raise(f"Can't take node {self._node.name} out of the hosts file of the master")
+        # The line may be older than the cluster, and others may need it.
+        self.LogInfo(
+            f"Removed {self._node.name} from {pathutils.ETC_HOSTS} on all nodes; add it again by hand if anything but the"
+            " cluster needs this name"
+        )
         others = [node.uuid for node in self.snapshot.nodes.values() if not node.offline and node.uuid != master]
         UploadFile(self, pathutils.ETC_HOSTS, others)
 

@@ -370,9 +370,7 @@ def RunInteractive(argv: Sequence[str], stdin: bytes | None, show: Callable[[str
     words = CheckArgv(argv)
     read, write = (None, None) if show is None else os.pipe()
     try:
-        process = subprocess.Popen(
-            words, stdin=None if stdin is None else subprocess.PIPE, stdout=write, stderr=write
-        )
+        process = subprocess.Popen(words, stdin=None if stdin is None else subprocess.PIPE, stdout=write, stderr=write)
     except OSError:
         if read is not None:
             os.close(read)

@@ -375,7 +375,7 @@ def _Differences(before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]
 
 def Expected() -> list[str]:
     """Return the table of the steps with what they interrupt."""
-    lines = ["Steps, with what is interrupted and seconds that it usually takes; instances run all the while:"]
+    lines = ["Steps, what each interrupts, and its usual duration in seconds; instances keep running:"]
     for number, step in enumerate(STEPS, 1):
         lines.append(f"  {number}. {step.text} ({step.downtime or 'nothing'}; {step.seconds})")
     return lines

@@ -386,7 +386,7 @@ $ gnt-node volumes -o +colour
 = 1
 > OP_NODE_QUERYVOLS {"output_fields":["node","phys","vg","name","size","instance","colour"]}
 % result OP_NODE_QUERY_STORAGE [["node1.example.org", "lvm-vg", "xenvg", 102400.0, 51200.0, 51200.0, true]]
-$ gnt-node list-storage --storage-type lvm-vg
+$ gnt-node list-storage -t lvm-vg
 Node              Type   Name    Size  Used  Free Allocatable
 node1.example.org lvm-vg xenvg 100.0G 50.0G 50.0G Y          $
 > OP_NODE_QUERY_STORAGE {"output_fields":["node","type","name","size","used","free","allocatable"],"storage_type":"lvm-vg"}
@@ -456,13 +456,16 @@ $ gnt-node power -f cycle node2
 Node              Status $
 node2.example.org invoked
 > OP_OOB_COMMAND {"command":"power-cycle","node_names":["node2"]}
+% put instance {"uuid": "00000005-aaaa-4bbb-8ccc-000000000005", "primary_node": "00000004-aaaa-4bbb-8ccc-000000000004", "admin_state": "up"}
 $ gnt-node power cycle node2
 ! The power cycle will operate on 1 node.
+! Instances there stop at once, without a shutdown: web.example.org.
 ! Do you want to continue?
 ! Affected node:
 !   node2
 ! No terminal to ask on; assuming 'n'. With --force nothing is asked.
 = 1
+% put instance {"uuid": "00000005-aaaa-4bbb-8ccc-000000000005", "primary_node": "00000003-aaaa-4bbb-8ccc-000000000003", "admin_state": "up"}
 $ gnt-node power off
 ! Please provide at least one node for this command: 'gnt-node power off NODE'
 = 1

@@ -600,8 +600,8 @@ $ gnt-cluster search-tags --priority=high --output=json fast
 $ gnt-cluster verify --debug-simulate-errors --dry-run --priority=high --verify-ssh-clutter
 > OP_CLUSTER_VERIFY {"debug_simulate_errors":true,"dry_run":true,"priority":-10,"verify_clutter":true}
 % result OP_CLUSTER_VERIFY {"jobs": []}
-$ gnt-cluster verify --debug-simulate-errors --priority=high --verify-ssh-clutter
-> OP_CLUSTER_VERIFY {"debug_simulate_errors":true,"priority":-10,"verify_clutter":true}
+$ gnt-cluster verify --debug-simulate-errors --no-hv-param-assessment --priority=high --verify-ssh-clutter
+> OP_CLUSTER_VERIFY {"debug_simulate_errors":true,"priority":-10,"skip_checks":["hvparam_assessment"],"verify_clutter":true}
 % forget OP_CLUSTER_VERIFY
 % result OP_CLUSTER_VERIFY_DISKS {"jobs": []}
 $ gnt-cluster verify-disks --priority=high

@@ -27,5 +27,5 @@ def test_its_words_do_not_steer_the_terminal(
     machine = join.Machine("node9.example.com", 22)
     with pytest.raises(errors.OpPrereqError, match="exit code 1, the reason is above"):
         join._AtTerminal(machine, "/usr/lib/ganeti/prepare-node-join", {"a": 1}, shown.append)
-    assert shown == ["\\x1b]0;owned\\x07\\x1b[2J\\x1b[1;1HNode added.", "\\x1bP$q\"p\\x1b\\"]
+    assert shown == ["\\x1b]0;owned\\x07\\x1b[2J\\x1b[1;1HNode added.", '\\x1bP$q"p\\x1b\\']
     assert capfd.readouterr() == ("", "")

@@ -247,7 +247,14 @@ def test_a_group_is_connected_and_disconnected(master: Master) -> None:
     assert runs[0][0] == "network-connect" and runs[0][1]["GANETI_GROUP_NETWORK_VLAN"] == ".7"
     serial = master.snapshot.serial_no
     _Connect(master, network_mode="routed")
-    assert master.snapshot.serial_no == serial and "already mapped" in _Messages(master)
+    assert master.snapshot.serial_no == serial
+    assert (
+        "already mapped to group 'default', with other parameters, which are kept: link=br0, mode=bridged"
+        in _Messages(master)
+    )
+    assert "'gnt-network disconnect net default' first" in _Messages(master)
+    _Connect(master, network_vlan="7")
+    assert "already mapped" in _Messages(master) and "other parameters" not in _Messages(master)
     _Refused(master, opcodes.OpNetworkRemove(network_name="net"), "following node groups: default", errors.ECODE_STATE)
     op = opcodes.OpNetworkDisconnect(network_name="net", group_name="default")
     master.Run(op)

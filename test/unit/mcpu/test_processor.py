@@ -244,7 +244,9 @@ def test_removed_objects_lose_their_lock(master: Master) -> None:
 
     _Run(master, _Make(NEEDED={locking.LEVEL_INSTANCE: [WEB]}, Work=gone))
     assert master.glm.Names(locking.LEVEL_INSTANCE) == set()
-    with pytest.raises(errors.OpPrereqError, match=f"Instance '{WEB}' was removed or renamed while this job waited") as caught:
+    with pytest.raises(
+        errors.OpPrereqError, match=f"Instance '{WEB}' was removed or renamed while this job waited"
+    ) as caught:
         _Run(master, _Make(NEEDED={locking.LEVEL_INSTANCE: [WEB]}))
     assert caught.value.args[1] == errors.ECODE_NOENT
     with pytest.raises(errors.OpPrereqError, match="A node of this request was removed"):

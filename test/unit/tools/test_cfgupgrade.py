@@ -186,7 +186,7 @@ def test_there_and_back(node: VirtualNode) -> None:
     data = json.loads(node.Read(CONFIG))
     assert data["version"] == 3000000
     assert data["cluster"]["hvparams"]["xen-pvm"]["xen_cmd"] == "xl"
-    assert Run(node, "--force", "--downgrade")[0] == 0, "nothing is to be done"
+    assert Run(node, "--force", "--downgrade")[0] == 0, "no conversion is needed"
     assert json.loads(node.Read(CONFIG)) == data
 
 

@@ -269,7 +269,7 @@ def test_without_the_means_to_look_nothing_is_done(node: Node) -> None:
     for program, unknown in (
         ("wipefs", "its content is not known"),
         ("cmp", "it cannot be read"),
-        ("fuser", "nobody can tell who uses it"),
+        ("fuser", "its users cannot be determined"),
     ):
         kept = node.machine.programs.pop(program)
         with pytest.raises(errors.OpExecError, match=f"Disk sda: {unknown}: '{program}' failed"):

@@ -106,6 +106,8 @@ def test_what_is_there_already_changes_nothing(master: Master) -> None:
         ("not a valid name of a network interface", {"master_netdev": "eth 0"}),
         ("Unknown data collector", {"enabled_data_collectors": {"nothing": True}}),
         ("above zero", {"data_collector_interval": {"drbd": 0}}),
+        ("there is no monitoring daemon", {"enabled_data_collectors": {"drbd": False}}),
+        ("there is no monitoring daemon", {"data_collector_interval": {"lv": 1000000}}),
         ("Invalid default iallocator", {"default_iallocator": "nowhere"}),
         ("Invalid default iallocator", {"default_iallocator": "hail,nowhere"}),
         ("unrecognized option `--a=b'", {"default_iallocator_params": {"a": "b"}}),
@@ -161,8 +163,6 @@ def test_parameters_are_merged(master: Master) -> None:
         beparams={"memory": "1g", "vcpus": 2},
         ndparams={"spindle_count": 7},
         diskparams={"drbd": {"resync-rate": 1024}},
-        enabled_data_collectors={"drbd": False},
-        data_collector_interval={"lv": 1000000},
     )
     after = _Cluster(master)
     assert after.hvparams["kvm"] == {**before.hvparams["kvm"], "acpi": False}
@@ -170,10 +170,18 @@ def test_parameters_are_merged(master: Master) -> None:
     assert after.beparams["default"] == {**before.beparams["default"], "minmem": 1024, "maxmem": 1024, "vcpus": 2}
     assert after.ndparams == {**before.ndparams, "spindle_count": 7}
     assert after.diskparams["drbd"] == {**before.diskparams["drbd"], "resync-rate": 1024}
-    assert after.data_collectors["drbd"] == {"active": False, "interval": 5000000}
-    assert after.data_collectors["lv"] == {"active": True, "interval": 1000000}
     _Set(master, ndparams={"spindle_count": "default"})
     assert _Cluster(master).ndparams == before.ndparams
+
+
+def test_settings_of_data_collectors_stay_what_they_are(master: Master) -> None:
+    before = _Cluster(master).data_collectors
+    _Set(
+        master,
+        enabled_data_collectors={name: own["active"] for name, own in before.items()},
+        data_collector_interval={name: own["interval"] for name, own in before.items()},
+    )
+    assert before and _Cluster(master).data_collectors == before
 
 
 @pytest.mark.req("RM-DISK-14")

@@ -164,11 +164,11 @@ def test_a_silent_node_delays_nothing_but_itself(three: Master, caplog: pytest.L
     assert kept.Look(3) == [WEB]
     assert kept.Asked()[1] == 0, "it has not answered yet"
     kept.Look(int(3 * PATIENCE / PERIOD))
-    said = [record.getMessage() for record in caplog.records if "how its mirrors are" in record.getMessage()]
-    assert len(said) == 1 and "node2.example.org does not say" in said[0], "once, however often it is asked"
+    said = [record.getMessage() for record in caplog.records if "the state of its mirrors" in record.getMessage()]
+    assert len(said) == 1 and "node2.example.org did not report" in said[0], "once, however often it is asked"
     hung[0] = False
     assert "far.example.org" in kept.Look(int(2 * PATIENCE / PERIOD))
-    assert "says again" in [record.getMessage() for record in caplog.records if "how its" in record.getMessage()][-1]
+    assert "reports" in [record.getMessage() for record in caplog.records if "state of its" in record.getMessage()][-1]
 
 
 def test_a_node_whose_programs_hang_does_not_get_every_worker(three: Master, caplog: pytest.LogCaptureFixture) -> None:

@@ -365,6 +365,7 @@ def test_a_node_leaves(three: Master) -> None:
     for level in (locking.LEVEL_NODE, locking.LEVEL_NODE_RES):
         assert node.uuid not in three.glm.Names(level)
     assert address.encode() not in three[0].Read("/etc/hosts")
+    assert f"Removed {address} from {pathutils.ETC_HOSTS} on all nodes" in "\n".join(three.last.messages)
     assert "node_ssh_key_remove" in three[0].calls
     # Another one took its place among the candidates before it went.
     assert three.snapshot.nodes[three.nodes[1]].master_candidate
