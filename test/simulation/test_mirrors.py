@@ -43,6 +43,20 @@ def test_the_only_copy_is_not_given_up_for_a_side_that_nobody_has_seen(seed: int
     assert not result.problem, Describe("mirrors", result, events=True)
 
 
+@pytest.mark.parametrize("seed", [9100214, 9100571])
+def test_the_only_copy_is_not_given_up_for_one_that_nobody_fills_any_more(seed: int) -> None:
+    """The link broke, or the primary died, a moment ago: from the other side it still looks as if it was being filled."""
+    result = Run(seed)
+    assert not result.problem, Describe("mirrors", result, events=True)
+    assert any("is Inconsistent on target node" in event for event in result.events)
+
+
+def test_a_late_start_finds_a_side_that_is_closed() -> None:
+    """Its fail-over had failed, and an activation after it could not open the disks."""
+    result = Run(9100103)
+    assert not result.problem, Describe("mirrors", result, events=True)
+
+
 def test_a_device_that_could_not_be_closed_is_no_excuse_for_writing_on_one_leg() -> None:
     """It was open when the guest was started again, beside a side whose disk had failed meanwhile."""
     result = Run(2078)

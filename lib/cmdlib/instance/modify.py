@@ -229,7 +229,8 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
                 f"The disks of instance {instance.name} are on node {snapshot.NodeName(instance.primary_node)} only:"
                 f" node {name} cannot become its primary node",
                 errors.ECODE_STATE,
-                hint=f"'gnt-instance move -n {name} {instance.name}' copies the disks",
+                hint=f"'gnt-instance modify -t drbd -n {name} {instance.name}' gives it a copy there, in a volume group; after"
+                f" that, 'gnt-instance failover {instance.name}' moves it",
             )
         if node_uuid not in snapshot.SecondaryNodes(instance):
             raise errors.OpPrereqError(

@@ -135,6 +135,7 @@ class Transfer:
     def _Arrive(self, target: Qemu) -> None:
         self._Over()
         if not self.loads:
+            self.world.not_loaded += 1
             self._TargetGivesUp()
             return
         target.memory, target.boot = self.source.memory, self.source.boot

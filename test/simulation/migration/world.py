@@ -59,6 +59,8 @@ class World:
         self.steps = 0
         self.hosts: dict[str, Host] = {}
         self.transfers: list[Transfer] = []
+        # How often QEMU did not load what it was sent, which happens without a fault.
+        self.not_loaded = 0
         self.disk = GuestDisk()
         # The disk is the two halves of a mirror, which must be open where a guest writes.
         self.mirrored = False

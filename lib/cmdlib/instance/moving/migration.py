@@ -256,6 +256,9 @@ class TLMigrateInstance(Settler):
         self._CheckCopies(self.target_uuid, situation, excused=source.offline or self._ignore_consistency)
         self._MakeRoom()
         silent = self._StopGuest(instance, source)
+        if silent:
+            # The old primary's copy is given up: one that it was still filling cannot be completed any more.
+            self._CheckCopies(self.target_uuid, situation, excused=True)
         self._feedback("* deactivating the instance's disks on source node")
         # A device that stays open there would be open on two nodes.
         if not ShutdownDisks(self, instance, ignore_primary=source.offline or self._ignore_consistency):
@@ -264,9 +267,6 @@ class TLMigrateInstance(Settler):
                 hint=f"try again; if node {source.name} is off for sure, use 'gnt-node modify --offline yes {source.name}'"
                 " first",
             )
-        if silent:
-            # The old primary's copy is given up now: one that it was still filling cannot be completed any more.
-            self._CheckCopies(self.target_uuid, situation, excused=True)
         # A guest that was not seen to end may write for as long as its node is not told otherwise.
         instance = self.cfg.SetInstancePrimaryNode(instance.uuid, self.target_uuid, alone=silent)
         if instance.admin_state == constants.ADMINST_UP:

@@ -209,7 +209,7 @@ def test_disks_of_one_node_need_that_node_as_the_primary(filed: Master, force: b
     """On another node a start would find no disks, and what it proposes would make empty ones."""
     with pytest.raises(errors.OpPrereqError, match=r"are on node node1\.example\.org only") as caught:
         _Modify(filed, pnode="node2", force=force)
-    assert str(caught.value.hint) == f"'gnt-instance move -n node2.example.org {WEB}' copies the disks"
+    assert f"'gnt-instance modify -t drbd -n node2.example.org {WEB}' gives it a copy there" in str(caught.value.hint)
     assert _Web(filed).primary_node == filed.nodes[0]
 
 
