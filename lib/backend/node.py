@@ -184,7 +184,8 @@ def _RemoveOwnKey() -> None:
         line = ssh.ReadIfThere(public).strip()
         if line:
             try:
-                ssh.ForbidKeys([line])
+                # Whatever comment it was accepted with: its private half is removed.
+                ssh.ForbidKeys([ssh.BareKey(line)])
             except errors.SshUpdateError as err:
                 logging.error("Cannot take the key %s from the authorised ones: %s", public, err)
         runtime.RemoveFile(private)

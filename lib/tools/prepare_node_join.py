@@ -32,8 +32,10 @@ def Work(data: Mapping[str, Any], dry_run: bool) -> None:
     _WriteRootKeys(root_keys)
     former = [*_FormerKeys(), *_KeysOfNodes(data)]
     if new_key is not None:
-        former.append(ssh.ReadUserKey(new_key[0]))
-        keys.append(ssh.MakeUserKey(*new_key))
+        former.append(ssh.BareKey(ssh.ReadUserKey(new_key[0])))
+        made = ssh.MakeUserKey(*new_key)
+        # As the master files it, and withdraws it one day.
+        keys.append(ssh.KeyOfNode(made, data[joindata.NODE_NAME]) if joindata.NODE_NAME in data else made)
     if keys:
         ssh.ReplaceAuthorized(former, keys)
     # Last: a machine that shows the cluster's key lets its master in, wherever this was cut off.

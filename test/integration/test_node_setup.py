@@ -34,11 +34,11 @@ def test_a_machine_becomes_a_node_leaves_and_comes_back(managed: Managed) -> Non
     added = managed.Command("gnt-node", "add", "--no-ssh-key-check", machine.name)
     assert added.returncode == 0, added.stderr + machine.Log("ganeti-noded")
     uuid = managed.Uuid(machine.name)
-    own = machine.Read(USER_KEY + ".pub").strip()
+    own = ssh.KeyOfNode(machine.Read(USER_KEY + ".pub"), machine.name)
     for node in (*managed.cluster.nodes, machine):
         assert ssh.SameKey(managed.Keys(node)[uuid][0], own), node.name
         assert len(managed.Keys(node)) == 3
-        assert own in node.Read(AUTHORIZED)
+        assert own in node.Read(AUTHORIZED).splitlines()
     assert machine.Read(HOST_KEY) == managed.master.Read(HOST_KEY) != before
     assert "# mine" in machine.Read(AUTHORIZED)
     assert managed.SshProblems("--verify-ssh-clutter") == []
@@ -47,7 +47,7 @@ def test_a_machine_becomes_a_node_leaves_and_comes_back(managed: Managed) -> Non
     managed.master.Write(AUTHORIZED, "\n".join([managed.master.Read(AUTHORIZED), *unused, ""]), 0o600)
     assert managed.SshProblems() == []
     [found] = managed.SshProblems("--verify-ssh-clutter")
-    assert f"ERROR:ENODESSH:node:{managed.master.name}:There are 2 keys of {machine.name}" in found
+    assert f"ERROR:ENODESSH:node:{managed.master.name}:There are 3 keys of {machine.name}" in found
 
     # Every node reaches it, and it every node, without a question.
     everywhere = managed.Command("gnt-cluster", "command", "-M", "echo here")
@@ -63,7 +63,7 @@ def test_a_machine_becomes_a_node_leaves_and_comes_back(managed: Managed) -> Non
     back = managed.Command("gnt-node", "add", "--readd", "--no-ssh-key-check", machine.name)
     assert back.returncode == 0, back.stderr
     assert managed.Uuid(machine.name) == uuid
-    new = machine.Read(USER_KEY + ".pub").strip()
+    new = ssh.KeyOfNode(machine.Read(USER_KEY + ".pub"), machine.name)
     for node in (*managed.cluster.nodes, machine):
         assert managed.Keys(node)[uuid] == [new]
         assert new in node.Read(AUTHORIZED) and own not in node.Read(AUTHORIZED)
