@@ -257,7 +257,7 @@ class TLMigrateInstance(Settler):
         self._MakeRoom()
         silent = self._StopGuest(instance, source)
         if silent:
-            # The old primary's copy is given up: one that it was still filling cannot be completed any more.
+            # The old primary's copy is given up: one that it was still filling stays incomplete.
             self._CheckCopies(self.target_uuid, situation, excused=True)
         self._feedback("* deactivating the instance's disks on source node")
         # A device that stays open there would be open on two nodes.

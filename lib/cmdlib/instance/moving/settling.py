@@ -160,7 +160,8 @@ class Settler(Tasklet):
         users = list(users)
         others = [node for node in users if node != where]
         self._OutdateCalls()
-        self._Follow(users)
+        # Others have no side of the mirrors.
+        self._Follow(node for node in users if node in self._pair)
         for node in others:
             self._Close(node)
         if self.mirror == disk_params.INTERNAL and not any(self.snapshot.nodes[node].offline for node in self._pair):
