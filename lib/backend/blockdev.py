@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ganeti import errors, hypervisor, runtime
-from ganeti.backend import transfers, wire
+from ganeti.backend import migrationnotes, wire
 from ganeti.backend.instance import CheckGone
 from ganeti.params import checks
 from ganeti.storage import base, links, paths, tree
@@ -84,7 +84,7 @@ def Close(instance_name: str, disks: list[Dict]) -> None:
     Raises RpcCallError if a guest was started or has arrived here from these disks and its process is still there.
     """
     if instance_name:
-        with transfers.Locked(instance_name):
+        with migrationnotes.Locked(instance_name):
             for name in _Users(instance_name, len(disks)):
                 CheckGone(hypervisor.GetHypervisor(name), instance_name, "its disks cannot be closed")
             links.Remove(instance_name, len(disks))

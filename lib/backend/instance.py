@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import errors, hypervisor, objects, pathutils, runtime
-from ganeti.backend import reason, transfers, wire
+from ganeti.backend import migrationnotes, reason, wire
 from ganeti.hypervisor.base import GuestDisk, GuestInfo, Hypervisor
 from ganeti.params import runstate
 from ganeti.storage import links, tree
@@ -117,13 +117,13 @@ def Start(instance_hvp_bep: Dict, startup_paused: bool, trail: reason.Trail) -> 
 
 
 def _Start(driver: Hypervisor, instance: objects.Instance, paused: bool, attempts: Sequence[str | None]) -> None:
-    with transfers.Locked(instance.name):
+    with migrationnotes.Locked(instance.name):
         if driver.Exists(instance.name):
             _CheckIsGuest(driver, instance)
             logging.info("Instance %s is running already, not starting it", instance.name)
             return
         disks = OpenedDisks(instance, attempts)
-        transfers.Clear(instance.name)
+        migrationnotes.Clear(instance.name)
         try:
             driver.Start(instance, disks, paused)
         except errors.HypervisorError:
@@ -153,12 +153,12 @@ def Shutdown(instance: Dict, timeout: float, trail: reason.Trail) -> None:
     # A sent copy shows where the guest went: keep the record until that node was asked.
     is_guest = driver.Look(guest.name).state in runstate.HOLDS
     _Shutdown(driver, guest, timeout)
-    with transfers.Locked(guest.name):
+    with migrationnotes.Locked(guest.name):
         # A start that came in between has to be seen, or the guest would be started elsewhere as well.
         CheckGone(driver, guest.name, "its disks stay open here")
         RemoveLinks(guest)
         if is_guest:
-            transfers.Clear(guest.name)
+            migrationnotes.Clear(guest.name)
     reason.Store(guest.name, trail, "shutdown")
 
 

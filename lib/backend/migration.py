@@ -10,7 +10,7 @@ import logging
 from typing import Any
 
 from ganeti import errors, hypervisor, objects, pathutils, runtime
-from ganeti.backend import transfers, wire
+from ganeti.backend import migrationnotes, wire
 from ganeti.backend.instance import LinkedDisks, RemoveLinks
 from ganeti.hypervisor.base import HOTPLUG_DISK, HOTPLUG_NIC, Hypervisor, Look
 from ganeti.params import runstate
@@ -33,7 +33,7 @@ def RunState(instance: str, hname: str, hvparams: Dict) -> Dict:
     ``never``: the process is gone and has never run the guest that it waited for.
     """
     look = hypervisor.GetHypervisor(hname).Look(instance)
-    note = transfers.Read(instance)
+    note = migrationnotes.Read(instance)
     return {
         runstate.KEY: look.state,
         "ident": look.ident,
@@ -43,7 +43,7 @@ def RunState(instance: str, hname: str, hvparams: Dict) -> Dict:
     }
 
 
-def _HasNeverRun(look: Look, note: transfers.Note) -> bool:
+def _HasNeverRun(look: Look, note: migrationnotes.Note) -> bool:
     if look.state != runstate.GONE:
         return False
     return note.arrival == runstate.NEVER or (note.arrival in (runstate.AWAITED, runstate.HELD) and look.load_failed)
@@ -77,11 +77,11 @@ def Info(instance: Dict) -> str | None:
 def Accept(instance: Dict, info: str | None, target: str) -> None:
     """accept_instance: wait for the guest, on the target."""
     guest, driver = _Load(instance)
-    with transfers.Locked(guest.name):
+    with migrationnotes.Locked(guest.name):
         if driver.Exists(guest.name):
             state = driver.Look(guest.name).state
             raise errors.RpcCallError(f"Instance {guest.name} cannot be accepted: it is here already (state {state})")
-        note = transfers.Read(guest.name)
+        note = migrationnotes.Read(guest.name)
         if note.attempt is not None:
             raise errors.RpcCallError(
                 f"Instance {guest.name} cannot be accepted: it was sent from here to {note.sent_to} and that was not"
@@ -94,13 +94,13 @@ def Accept(instance: Dict, info: str | None, target: str) -> None:
                 f"Instance {guest.name} cannot be accepted: it may have run here already (noted as {note.arrival}) and that was"
                 f" not settled; use 'gnt-instance migrate --cleanup {guest.name}'"
             )
-        transfers.Write(guest.name, transfers.Note(arrival=runstate.AWAITED))
+        migrationnotes.Write(guest.name, migrationnotes.Note(arrival=runstate.AWAITED))
         try:
             disks = LinkedDisks(guest)
             driver.Accept(guest, info, target, disks)
         except (errors.HypervisorError, errors.BlockDeviceError):
             if not driver.Exists(guest.name):
-                transfers.Write(guest.name, transfers.Note(arrival=runstate.NEVER))
+                migrationnotes.Write(guest.name, migrationnotes.Note(arrival=runstate.NEVER))
                 RemoveLinks(guest)
             raise
 
@@ -108,12 +108,12 @@ def Accept(instance: Dict, info: str | None, target: str) -> None:
 def Migrate(cluster_name: str, instance: Dict, target: str, live: bool) -> None:
     """instance_migrate: start sending, on the source."""
     guest, driver = _Load(instance)
-    with transfers.Locked(guest.name):
+    with migrationnotes.Locked(guest.name):
         look = driver.Look(guest.name)
         _CheckSendable(guest.name, look.state)
         if look.sending:
             raise errors.RpcCallError(f"Instance {guest.name} is being migrated already")
-        transfers.Write(guest.name, transfers.Note(target, runtime.NewUuid()))
+        migrationnotes.Write(guest.name, migrationnotes.Note(target, runtime.NewUuid()))
         driver.Migrate(cluster_name, guest, target, live)
 
 
@@ -129,7 +129,7 @@ def EndSent(instance: Dict, ident: int, attempt: str | None, sent: bool) -> None
     ``sent``: the master has seen such a copy.  If it has seen a running guest, a copy that was sent since may be the only one.
     """
     guest, driver = _Load(instance)
-    with transfers.Locked(guest.name):
+    with migrationnotes.Locked(guest.name):
         look = _CheckSame(driver, guest, ident, attempt)
         if look.state == runstate.SENT and not sent:
             raise _Changed(guest, look)
@@ -144,7 +144,7 @@ def EndSent(instance: Dict, ident: int, attempt: str | None, sent: bool) -> None
             driver.EndNow(guest)
         if look.state not in runstate.HOLDS:
             _Leave(driver, guest)
-        transfers.Clear(guest.name)
+        migrationnotes.Clear(guest.name)
 
 
 def _WaitFailed(driver: Hypervisor, guest: objects.Instance, ident: int, attempt: str | None) -> Look:
@@ -165,7 +165,7 @@ def _WaitFailed(driver: Hypervisor, guest: objects.Instance, ident: int, attempt
 def _CheckSame(driver: Hypervisor, guest: objects.Instance, ident: int, attempt: str | None) -> Look:
     """Look, and raise RpcCallError unless process and attempt are those that the master has looked at."""
     look = driver.Look(guest.name)
-    if look.ident != ident or transfers.Read(guest.name).attempt != attempt:
+    if look.ident != ident or migrationnotes.Read(guest.name).attempt != attempt:
         raise _Changed(guest, look)
     return look
 
@@ -179,11 +179,11 @@ def _Changed(guest: objects.Instance, look: Look) -> errors.RpcCallError:
 def FinalizeDestination(instance: Dict, info: str | None, success: bool) -> None:
     """instance_finalize_migration_dst: wait until the guest is here; without ``success`` end one that never will be."""
     guest, driver = _Load(instance)
-    with transfers.Locked(guest.name):
+    with migrationnotes.Locked(guest.name):
         if not success:
             _Withdraw(driver, guest)
             return
-        held = transfers.Read(guest.name).arrival == runstate.HELD
+        held = migrationnotes.Read(guest.name).arrival == runstate.HELD
         driver.WaitArrived(guest, info)
         state = driver.Look(guest.name).state
         if state not in runstate.HOLDS:
@@ -191,30 +191,30 @@ def FinalizeDestination(instance: Dict, info: str | None, success: bool) -> None
         if held and state == runstate.PAUSED:
             driver.Resume(guest)
         # The note of a guest that is being sent on is not this call's.
-        if transfers.Read(guest.name).arrival is not None:
-            transfers.Write(guest.name, transfers.Note(arrival=runstate.ARRIVED))
+        if migrationnotes.Read(guest.name).arrival is not None:
+            migrationnotes.Write(guest.name, migrationnotes.Note(arrival=runstate.ARRIVED))
 
 
 def _Withdraw(driver: Hypervisor, guest: objects.Instance) -> None:
     """End a waiting process that has never run; a guest that has arrived is never touched."""
-    look, note = driver.Look(guest.name), transfers.Read(guest.name)
+    look, note = driver.Look(guest.name), migrationnotes.Read(guest.name)
     if look.state == runstate.ARRIVING:
-        transfers.Write(guest.name, transfers.Note(arrival=runstate.HELD))
+        migrationnotes.Write(guest.name, migrationnotes.Note(arrival=runstate.HELD))
         driver.Hold(guest)
         look = driver.Look(guest.name)
         if look.state == runstate.ARRIVING:
             # Whatever still arrives, it does not run.
             driver.EndNow(guest)
-            note, look = transfers.Note(arrival=runstate.NEVER), Look(runstate.GONE)
+            note, look = migrationnotes.Note(arrival=runstate.NEVER), Look(runstate.GONE)
         elif look.state == runstate.PAUSED:
             driver.Resume(guest)  # it came in the same moment
-            transfers.Write(guest.name, note)
+            migrationnotes.Write(guest.name, note)
     if look.state != runstate.GONE:
         raise errors.RpcCallError(
             f"Instance {guest.name}: its process here is not waiting for a guest (state {look.state}), it is left alone"
         )
     if _HasNeverRun(look, note):
-        transfers.Write(guest.name, transfers.Note(arrival=runstate.NEVER))
+        migrationnotes.Write(guest.name, migrationnotes.Note(arrival=runstate.NEVER))
     _Leave(driver, guest)
 
 
@@ -235,18 +235,18 @@ def _Leave(driver: Hypervisor, guest: objects.Instance) -> None:
 def ResumeSent(instance: Dict, ident: int, attempt: str | None) -> None:
     """instance_resume_sent: resume the guest on the source after its ``attempt`` to be sent has failed for good."""
     guest, driver = _Load(instance)
-    with transfers.Locked(guest.name):
+    with migrationnotes.Locked(guest.name):
         look = _CheckSame(driver, guest, ident, attempt)
         if look.state not in (runstate.SENT, runstate.LEAVING) and not look.sending:
             raise errors.RpcCallError(f"Instance {guest.name} was not sent (state {look.state}), it is left alone")
         driver.Resume(guest)
-        transfers.Clear(guest.name)
+        migrationnotes.Clear(guest.name)
 
 
 def EndCopy(instance: Dict, ident: int) -> None:
     """instance_end_copy: end the process that was looked at, at once: another copy is the guest."""
     guest, driver = _Load(instance)
-    with transfers.Locked(guest.name):
+    with migrationnotes.Locked(guest.name):
         look = driver.Look(guest.name)
         if look.state == runstate.GONE:
             return  # what is noted here may belong to a later migration
@@ -254,7 +254,7 @@ def EndCopy(instance: Dict, ident: int) -> None:
             raise _Changed(guest, look)
         driver.EndNow(guest)
         _Leave(driver, guest)
-        transfers.Clear(guest.name)
+        migrationnotes.Clear(guest.name)
 
 
 # --- devices of a running instance ------------------------------------------------------------------------------------
