@@ -1,19 +1,41 @@
-"""The master's side of disks that travel between machines (doc/design-transfers.rst)."""
+"""The master's side of disks that travel between machines (doc/design-transfers.rst).
+
+A *program* is one run of ``import-export`` on a node, the sending or the receiving end of one disk's stream.  A receiving
+program is started first; when it listens, the sending one is started, on another node of this cluster or by another cluster.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ganeti import errors, runtime
 from ganeti.cmdlib.base import Feedback, LogicalUnit
 
 if TYPE_CHECKING:
     from ganeti import objects
+    from ganeti.rpc import RpcResult
 
 # What the node's procedures take as IO (doc/reference/noderpc.md 3.1): ("file", path) below the export directory,
 # ("raw", (disk, instance)) or ("script", ((disk, instance), index)), the disk being set up on the node.
 End = tuple[str, Any]
+
+NO_COMPRESSION = "none"
+_MAGIC_VERSION = 0
+
+# Seconds in which a program must report, then listen; a busy node is slow in starting Python.
+_READY_SECONDS = 60.0
+# Seconds in which a program inside this cluster must be connected; the program itself gives up after that.
+_CONNECT_SECONDS = 60
+# Seconds in which a node may fail to answer while its program goes on.
+_SILENCE_SECONDS = 60.0
+_REPORT_SECONDS = 60.0
+# The pause between two looks grows with the time that the transfer has taken.
+_MIN_PAUSE, _MAX_PAUSE, _PAUSE_SHARE = 0.2, 5.0, 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +52,54 @@ class DiskTransfer:
     read: Callable[[], None] = lambda: None
 
 
+@dataclasses.dataclass(frozen=True)
+class Trust:
+    """Whose certificate counts in a stream: that of the cluster, or for another cluster a key of the node and its peer's CA."""
+
+    key_name: str | None = None
+    ca_pem: str | None = None
+
+    def Options(self) -> dict[str, Any]:
+        return {"key_name": self.key_name, "ca_pem": self.ca_pem}
+
+
+CLUSTER = Trust()
+
+
+@dataclasses.dataclass(frozen=True)
+class Address:
+    """Where another cluster receives a disk, and the text by which both ends know that they mean the same one."""
+
+    host: str
+    port: int
+    magic: str
+
+
+def CheckCompression(snapshot: objects.Snapshot, tool: str) -> None:
+    """Raise OpPrereqError unless the cluster allows this program to compress streams."""
+    allowed = [NO_COMPRESSION, *snapshot.cluster.compression_tools]
+    if tool not in allowed:
+        raise errors.OpPrereqError(
+            f"Compression tool '{tool}' is not allowed in this cluster, {', '.join(allowed)} are",
+            errors.ECODE_INVAL,
+            hint="'gnt-cluster modify --compression-tools=LIST' allows others",
+        )
+
+
+def NewMagicBase() -> str:
+    """Return the secret from which the magic texts of one job are made."""
+    return runtime.RandomBytes(6).hex()
+
+
+def Magic(base: str, instance_name: str, index: int) -> str:
+    """Return the text that the stream of a disk begins with (doc/reference/interfaces.md f.2)."""
+    text = f"{_MAGIC_VERSION}{base}{instance_name}{index}"
+    return hashlib.sha1(text.encode("utf-8"), usedforsecurity=False).hexdigest()
+
+
+# --- what units call ----------------------------------------------------------------------------------------------------
+
+
 def TransferDisks(
     lu: LogicalUnit,
     feedback: Feedback,
@@ -43,4 +113,350 @@ def TransferDisks(
 
     Never raises for a transfer that fails.  When it returns, no program of it runs on either node as far as these answer.
     """
-    raise NotImplementedError
+    base = NewMagicBase()
+    host = lu.snapshot.nodes[target_uuid].secondary_ip
+    with _Running(lu, feedback) as running:
+        pairs = []
+        for index, transfer in enumerate(transfers):
+            options = _Options(compress, Magic(base, instance.name, index), host)
+            send = functools.partial(_Sender, lu, instance, source_uuid, transfer, options, host)
+            target = _Receiver(
+                lu, instance, target_uuid, transfer.component, transfer.target, {**options, "bind": host}
+            )
+            pairs.append(_Pair(running, target, send, transfer.read))
+        running.Run()
+        return [pair.Error() for pair in pairs]
+
+
+def SendDisks(
+    lu: LogicalUnit,
+    feedback: Feedback,
+    instance: objects.Instance,
+    transfers: Sequence[DiskTransfer],
+    addresses: Sequence[Address],
+    trust: Trust,
+    compress: str,
+) -> list[str | None]:
+    """Send disks of the primary node to another cluster; ``target`` of the transfers is not looked at."""
+    with _Running(lu, feedback) as running:
+        senders = []
+        for transfer, address in zip(transfers, addresses, strict=True):
+            options = _Options(compress, address.magic, address.host, trust)
+            sender = _Sender(lu, instance, instance.primary_node, transfer, options, address.host, address.port)
+            sender.on_end = transfer.read
+            senders.append(sender)
+            running.Add(sender)
+        running.Run()
+        return [sender.error for sender in senders]
+
+
+def ReceiveDisks(
+    lu: LogicalUnit,
+    feedback: Feedback,
+    instance: objects.Instance,
+    targets: Sequence[End],
+    trust: Trust,
+    compress: str,
+    seconds: int,
+    listening: Callable[[list[Address]], None],
+) -> list[str | None]:
+    """Receive disks on the primary node from another cluster; ``listening`` gets all addresses once all programs listen.
+
+    The other cluster has ``seconds`` to connect.
+    """
+    base = NewMagicBase()
+    host = lu.snapshot.nodes[instance.primary_node].primary_ip
+    with _Running(lu, feedback) as running:
+        receivers = []
+        for index, target in enumerate(targets):
+            options = _Options(compress, Magic(base, instance.name, index), host, trust, seconds)
+            receiver = _Receiver(
+                lu, instance, instance.primary_node, f"disk{index}", target, {**options, "bind": host}, seconds
+            )
+            receivers.append(receiver)
+            running.Add(receiver)
+
+        def tell(_port: int) -> None:
+            ports = [receiver.port for receiver in receivers]
+            if all(ports):
+                magics = [receiver.options["magic"] for receiver in receivers]
+                listening([Address(host, port, magic) for port, magic in zip(ports, magics, strict=True) if port])
+
+        for receiver in receivers:
+            receiver.on_listening = tell
+        running.Run()
+        return [receiver.error for receiver in receivers]
+
+
+def _Options(
+    compress: str, magic: str, host: str, trust: Trust = CLUSTER, seconds: int = _CONNECT_SECONDS
+) -> dict[str, Any]:
+    """Return OBJ of import_start and export_start (doc/reference/noderpc.md 3.1)."""
+    own = {"compress": compress, "magic": magic, "ipv6": ":" in host, "connect_timeout": seconds}
+    return {**trust.Options(), **own}
+
+
+# --- programs -----------------------------------------------------------------------------------------------------------
+
+
+class _Program:
+    """One run of the transfer program on a node.
+
+    ``error`` is None while it runs and when it ended well.  ``on_end`` is called once, when it has ended or did not start.
+    """
+
+    doing = ""
+
+    def __init__(self, lu: LogicalUnit, node_uuid: str, component: str, connect_seconds: float):
+        self.node_uuid = node_uuid
+        self.component = component
+        self.name: str | None = None
+        self.ended = False
+        # Told to end because of somebody else's failure: its own says nothing new.
+        self.aborted = False
+        self.error: str | None = None
+        self.on_end: Callable[[], None] = lambda: None
+        self._rpc = lu.rpc
+        self._node_name = lu.snapshot.NodeName(node_uuid)
+        self._connect_seconds = connect_seconds
+        self._connected = False
+        self._started = self._heard = self._reported = runtime.Monotonic()
+
+    def Start(self, feedback: Feedback) -> None:
+        result = self._Begin()
+        self._started = self._heard = self._reported = runtime.Monotonic()
+        if result.fail_msg:
+            self.Fail(f"{self.doing} of {self.component} on node {self._node_name} did not begin: {result.fail_msg}")
+        else:
+            self.name = result.payload
+
+    def _Begin(self) -> RpcResult:
+        raise NotImplementedError
+
+    def Fail(self, error: str) -> None:
+        """End it, as far as the master is concerned; whoever runs it cleans up."""
+        if not self.ended:
+            self.ended, self.error = True, error
+            self.on_end()
+
+    def Look(self, status: Mapping[str, Any] | None, feedback: Feedback) -> None:
+        """Take note of what the node reports; None if it does not know the program yet."""
+        now = runtime.Monotonic()
+        if status is None or not status:
+            if now - self._started > _READY_SECONDS:
+                self._Give("does not report what it does")
+            return
+        self._heard = now
+        if status.get("exit_status") is not None:
+            self._End(status)
+            return
+        self._Listening(status, feedback)
+        if status.get("connected") and not self._connected:
+            self._connected, self._reported = True, now
+            self._Connected(feedback)
+        if self._connected:
+            self._Report(status, now, feedback)
+        elif now - self._started > self._connect_seconds + _READY_SECONDS:
+            self._Give(f"was not connected within {self._connect_seconds:.0f} seconds")
+
+    def Silent(self, reason: str) -> None:
+        """Take note that the node does not answer."""
+        if runtime.Monotonic() - self._heard > _SILENCE_SECONDS:
+            self._Give(f"is not heard of any longer: {reason}")
+
+    def _Give(self, why: str) -> None:
+        self.Fail(f"{self.doing} of {self.component} on node {self._node_name} {why}")
+
+    def _End(self, status: Mapping[str, Any]) -> None:
+        if status["exit_status"] == 0 and not status.get("error_message"):
+            self.ended = True
+            self.on_end()
+            return
+        why = status.get("error_message") or f"exit code {status['exit_status']}"
+        output = [line for line in status.get("recent_output") or () if line not in str(why)]
+        shown = f" ({'; '.join(map(str, output[-3:]))})" if output else ""
+        self._Give(f"failed: {why}{shown}")
+
+    def _Listening(self, status: Mapping[str, Any], feedback: Feedback) -> None:
+        """Only who receives listens."""
+
+    def _Connected(self, feedback: Feedback) -> None:
+        """Only one end need say so."""
+
+    def _Report(self, status: Mapping[str, Any], now: float, feedback: Feedback) -> None:
+        """Only one end need say how far it is."""
+
+
+class _Receiver(_Program):
+    doing = "receiving"
+
+    def __init__(
+        self,
+        lu: LogicalUnit,
+        instance: objects.Instance,
+        node_uuid: str,
+        component: str,
+        target: End,
+        options: dict[str, Any],
+        connect_seconds: float = _CONNECT_SECONDS,
+    ):
+        super().__init__(lu, node_uuid, component, connect_seconds)
+        self._instance, self._target, self.options = instance, target, options
+        self.port: int | None = None
+        self.on_listening: Callable[[int], None] = lambda _port: None
+
+    def _Begin(self) -> RpcResult:
+        return self._rpc.call_import_start(self.node_uuid, self.options, self._instance, self.component, self._target)
+
+    def _Listening(self, status: Mapping[str, Any], feedback: Feedback) -> None:
+        port = status.get("listen_port")
+        if self.port is None and port:
+            self.port = int(port)
+            self.on_listening(self.port)
+
+
+class _Sender(_Program):
+    doing = "sending"
+
+    def __init__(
+        self,
+        lu: LogicalUnit,
+        instance: objects.Instance,
+        node_uuid: str,
+        transfer: DiskTransfer,
+        options: dict[str, Any],
+        host: str,
+        port: int,
+    ):
+        super().__init__(lu, node_uuid, transfer.component, _CONNECT_SECONDS)
+        self._instance, self._source, self._options = instance, transfer.source, options
+        self._host, self._port = host, port
+
+    def _Begin(self) -> RpcResult:
+        return self._rpc.call_export_start(
+            self.node_uuid, self._options, self._host, self._port, self._instance, self.component, self._source
+        )
+
+    def _Connected(self, feedback: Feedback) -> None:
+        feedback(f"* sending {self.component} from {self._node_name} to {self._host}")
+
+    def _Report(self, status: Mapping[str, Any], now: float, feedback: Feedback) -> None:
+        if now - self._reported >= _REPORT_SECONDS:
+            self._reported = now
+            feedback(f"  {self.component}: {Progress(status)}")
+
+
+def Progress(status: Mapping[str, Any]) -> str:
+    """Return how far a program is, in words."""
+    words = [f"{status.get('progress_mbytes') or 0:.0f} MiB sent"]
+    if status.get("progress_percent") is not None:
+        words.append(f"{status['progress_percent']:.0f}%")
+    if status.get("progress_throughput"):
+        words.append(f"{status['progress_throughput']:.1f} MiB/s")
+    if status.get("progress_eta") is not None:
+        words.append(f"{status['progress_eta']:.0f} s left")
+    return ", ".join(words)
+
+
+class _Pair:
+    """Both ends of a stream inside this cluster."""
+
+    def __init__(self, running: _Run, receiver: _Receiver, send: Callable[[int], _Sender], read: Callable[[], None]):
+        self._running, self._receiver, self._send, self._read = running, receiver, send, read
+        self._sender: _Sender | None = None
+        receiver.on_listening = self._StartSender
+        receiver.on_end = self._Received
+        running.Add(receiver)
+
+    def _StartSender(self, port: int) -> None:
+        self._sender = self._send(port)
+        self._sender.on_end = self._Sent
+        self._running.Add(self._sender)
+
+    def _Received(self) -> None:
+        if self._sender is None:
+            # Nothing will be read.
+            self._read()
+        elif self._receiver.error is not None:
+            self._running.Abort(self._sender)
+
+    def _Sent(self) -> None:
+        self._read()
+        if self._sender is not None and self._sender.error is not None:
+            self._running.Abort(self._receiver)
+
+    def Error(self) -> str | None:
+        failed = [program for program in (self._receiver, self._sender) if program is not None and program.error]
+        first = [program for program in failed if not program.aborted] or failed
+        return "; ".join(str(program.error) for program in first) or None
+
+
+# --- all together -------------------------------------------------------------------------------------------------------
+
+
+class _Run:
+    """Looks after all programs of one transfer until each has ended."""
+
+    def __init__(self, lu: LogicalUnit, feedback: Feedback):
+        self._lu, self._feedback = lu, feedback
+        self._programs: list[_Program] = []
+        self._waiting: list[_Program] = []
+
+    def Add(self, program: _Program) -> None:
+        """Have a program started at the next look."""
+        self._waiting.append(program)
+
+    def Abort(self, program: _Program) -> None:
+        """Ask a program to end whose other end has failed: it would only wait, or say that the other one is gone."""
+        if program.name is not None and not program.ended:
+            program.aborted = True
+            self._lu.rpc.call_impexp_abort(program.node_uuid, program.name)
+
+    def Run(self) -> None:
+        begun = runtime.Monotonic()
+        while True:
+            while self._waiting:
+                program = self._waiting.pop(0)
+                self._programs.append(program)
+                program.Start(self._feedback)
+            if all(program.ended for program in self._programs):
+                return
+            self._LookAround()
+            if not self._waiting:
+                share = (runtime.Monotonic() - begun) * _PAUSE_SHARE
+                runtime.Sleep(min(_MAX_PAUSE, max(_MIN_PAUSE, share)))
+
+    def _LookAround(self) -> None:
+        """Ask each node once for all its programs."""
+        by_node: dict[str, list[_Program]] = {}
+        for program in self._programs:
+            if not program.ended:
+                by_node.setdefault(program.node_uuid, []).append(program)
+        for node_uuid, programs in by_node.items():
+            result = self._lu.rpc.call_impexp_status(node_uuid, [program.name or "" for program in programs])
+            for index, program in enumerate(programs):
+                if result.fail_msg:
+                    program.Silent(result.fail_msg)
+                elif index < len(result.payload):
+                    program.Look(result.payload[index], self._feedback)
+
+    def CleanUp(self) -> None:
+        """End what still runs on the nodes and remove what they keep of it."""
+        for program in [*self._programs, *self._waiting]:
+            program.Fail(f"{program.doing} of {program.component} was given up")
+            if program.name is None:
+                continue
+            result = self._lu.rpc.call_impexp_cleanup(program.node_uuid, program.name)
+            result.Warn(
+                f"What was left of {program.doing} {program.component} on node {result.node_name} could not be removed",
+                self._lu.LogWarning,
+            )
+
+
+@contextmanager
+def _Running(lu: LogicalUnit, feedback: Feedback) -> Iterator[_Run]:
+    running = _Run(lu, feedback)
+    try:
+        yield running
+    finally:
+        running.CleanUp()
