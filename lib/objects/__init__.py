@@ -41,7 +41,7 @@ from ganeti.objects.base import (
 )
 from ganeti.objects.cluster import DATA_COLLECTORS, Cluster
 from ganeti.objects.indexes import Gained as GainedValues
-from ganeti.objects.instance import NIC, Disk, Instance
+from ganeti.objects.instance import NIC, CommonTemplate, Disk, Instance
 from ganeti.objects.network import FilterRule, Network
 from ganeti.objects.node import (
     NODE_ROLES,
@@ -68,6 +68,7 @@ __all__ = [
     "NIC",
     "ROW_KINDS",
     "Cluster",
+    "CommonTemplate",
     "ConfigObject",
     "ConfigText",
     "ConfigTextOfRows",

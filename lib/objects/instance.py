@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ganeti import constants, ht
@@ -135,6 +135,14 @@ class Disk(ConfigObject):
 def VolumeName(dev_type: str | None, logical_id: Sequence[Any] | None) -> str | None:
     """Return ``vg/lv`` if a disk of this type and place is a logical volume."""
     return "/".join(logical_id) if dev_type == constants.DT_PLAIN and logical_id and len(logical_id) == 2 else None
+
+
+def CommonTemplate(disks: Iterable[Disk]) -> str:
+    """Return the template that disks have in common (doc/reference/config.md 8.1)."""
+    kinds = {disk.dev_type for disk in disks}
+    if not kinds:
+        return constants.DT_DISKLESS
+    return kinds.pop() if len(kinds) == 1 else constants.DT_MIXED
 
 
 class Instance(ConfigObject):

@@ -13,7 +13,7 @@ from ganeti import constants, errors, serializer
 from ganeti.objects import indexes
 from ganeti.objects.base import ConfigObject, Freeze, FrozenDict, Show
 from ganeti.objects.cluster import Cluster
-from ganeti.objects.instance import Disk, Instance
+from ganeti.objects.instance import CommonTemplate, Disk, Instance
 from ganeti.objects.network import FilterRule, Network
 from ganeti.objects.node import Node, NodeGroup
 
@@ -257,10 +257,7 @@ class Snapshot:
 
     def DiskTemplate(self, instance: Instance) -> str:
         """Return the template that the instance's disks have in common (doc/reference/config.md 8.1)."""
-        kinds = {disk.dev_type for disk in self.InstanceDisks(instance)}
-        if not kinds:
-            return constants.DT_DISKLESS
-        return kinds.pop() if len(kinds) == 1 else constants.DT_MIXED
+        return CommonTemplate(self.InstanceDisks(instance))
 
     def NodeInstances(self, uuid: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return (uuids of instances whose primary node this is, those whose secondary node it is)."""
