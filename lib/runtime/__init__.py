@@ -313,7 +313,8 @@ def LockFile(path: str, exclusive: bool = True, timeout: float | None = None, mo
     """Lock a file, made if it is missing, until ``release()`` or the end of the process.
 
     ``timeout``: seconds, None waits without limit, 0 does not wait; raises LockBusy.  ``Write(data)`` puts bytes into the
-    locked file itself (a pid file; WriteFile would put another file in its place).
+    locked file itself (a pid file; WriteFile would put another file in its place).  A program that gets ``fileno()`` (real
+    side only) holds the lock too.
     """
     return _here.side.LockFile(path, exclusive, timeout, mode)
 
@@ -388,6 +389,30 @@ def StartProcess(
     Its output is added to ``log_path`` or dropped.  Raises errors.RunCmdError if it cannot be started.
     """
     return _here.side.StartProcess(argv, env, log_path, cwd, pass_fds)
+
+
+def Pipe(room: int = 0) -> tuple[int, int]:
+    """Return (reading end, writing end) of a pipe; ``room``: bytes that fit in, as far as the system allows (real side only)."""
+    return _here.side.Pipe(room)
+
+
+def StartProgram(
+    argv: Sequence[str],
+    env: Mapping[str, str] | None = None,
+    *,
+    stdin: int,
+    stdout: int,
+    stderr: int,
+    pass_fds: Sequence[int] = (),
+) -> protocols.Program:
+    """Start a program between descriptors, in a process group of its own (real side only).
+
+    It is in our session, so that whoever ends all of a session ends it too.  ``Result()``: how it ended, None as long as
+    it has not; ``fileno()`` becomes readable then.  ``Signal(number)`` reaches all of its group, ``Runs()`` says whether
+    anything of the group does; ``Close()``, to be called when it has ended, gives its number back.
+    Raises errors.RunCmdError if it cannot be started.
+    """
+    return _here.side.StartProgram(argv, env, stdin, stdout, stderr, pass_fds)
 
 
 def OpenTap(name: str = "", vnet_hdr: bool = False, queues: int = 1) -> protocols.Tap:
@@ -481,6 +506,15 @@ def ConnectTcp(host: str, port: int, timeout: float | None = None, source: str |
 def LimitSilence(descriptor: int, seconds: float) -> None:
     """End a TCP connection whose other machine confirms nothing for so long; how long an answer takes does not matter."""
     _here.side.LimitSilence(descriptor, seconds)
+
+
+def KeepAlive(descriptor: int, idle: int, interval: int, count: int) -> None:
+    """End a TCP connection on which nothing is under way when ``count`` questions to the other machine got no answer.
+
+    The first comes after ``idle`` seconds of silence, the others each ``interval``.  Unlike LimitSilence, a peer may leave
+    what was sent to it unread for as long as it likes.
+    """
+    _here.side.KeepAlive(descriptor, idle, interval, count)
 
 
 def OpenUdp(host: str = "", port: int = 0, room: int = 0) -> protocols.Datagrams:

@@ -98,7 +98,7 @@ class NodeServer:
             LockMemory(on_fault=True)
         stream: tls.PlainStream | None = None
         try:
-            sock.setsockopt(*_TCP_NODELAY, 1)  # type: ignore[attr-defined]
+            sock.setsockopt(*_TCP_NODELAY, 1)
             stream = self._OpenStream(sock)
             answer = partial(self._Handle, child, stream)
             connection.Connection(stream, self._limits).Serve(answer, child.OnState, child.Ending)

@@ -40,6 +40,9 @@ class FileLock:
         self._inode.Sync()
         process.machine.disk.Changed(self.path, self._inode)
 
+    def fileno(self) -> int:
+        raise errors.ProgrammerError("a simulated process has no descriptors")
+
     def release(self) -> None:
         self._process.world.Reach("FileLock.release", self.path)
         self._process.resources.pop(self, None)

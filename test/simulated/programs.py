@@ -182,6 +182,14 @@ class Programs:
         self.world.Reach("KillProcess.sent", f"{pid} {signal}")
         return True
 
+    def Pipe(self, room: int) -> tuple[int, int]:
+        self.world.Reach("Pipe")
+        raise errors.ProgrammerError("a simulated process has no descriptors")
+
+    def StartProgram(self, argv: Sequence[str], *_: Any) -> Any:
+        self.world.Reach("StartProgram", argv[0])
+        raise errors.ProgrammerError("a simulated process has no descriptors: run programs with RunCmd")
+
     def OpenTap(self, name: str, vnet_hdr: bool, queues: int) -> Any:
         self.world.Reach("OpenTap", name)
         raise OSError(errno.ENODEV, "a simulated machine has no network interfaces", name)

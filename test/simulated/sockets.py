@@ -547,6 +547,10 @@ class Sockets:
         """Do nothing: simulated sockets have no descriptors, and notice a machine that is gone."""
         self.world.Reach("LimitSilence")
 
+    def KeepAlive(self, descriptor: int, idle: int, interval: int, count: int) -> None:
+        """Do nothing, as LimitSilence."""
+        self.world.Reach("KeepAlive")
+
     def SocketPair(self) -> tuple[Stream, Stream]:
         self.world.Reach("SocketPair")
         near, far = Stream(self.process, "", ""), Stream(self.process, "", "")

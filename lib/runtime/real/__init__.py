@@ -60,6 +60,7 @@ _MODULES = {
         "RunInteractive",
         "Environment",
     ),
+    "piped": ("Pipe", "StartProgram"),
     "devices": ("OpenTap", "OpenDevice"),
     "sockets": (
         "HostName",
@@ -70,6 +71,7 @@ _MODULES = {
         "ListenTcp",
         "ConnectTcp",
         "LimitSilence",
+        "KeepAlive",
         "OpenUdp",
         "SocketPair",
         "Poller",

@@ -302,6 +302,9 @@ class FileLock:
         _WriteAll(self._handle, data)
         os.fsync(self._handle)
 
+    def fileno(self) -> int:
+        return self._handle
+
     def release(self) -> None:
         """Release the lock; a second call does nothing."""
         handle, self._handle = self._handle, -1

@@ -39,7 +39,7 @@ def Environment() -> Mapping[str, str]:
     return MappingProxyType(dict(os.environ))
 
 
-def _Env(env: Mapping[str, str] | None) -> dict[str, str]:
+def ProgramEnv(env: Mapping[str, str] | None) -> dict[str, str]:
     return {**os.environ, "LC_ALL": "C"} if env is None else dict(env)
 
 
@@ -212,7 +212,7 @@ def RunCmd(
         out: Any = subprocess.PIPE if log is None else log
         process = subprocess.Popen(
             words,
-            env=_Env(env),
+            env=ProgramEnv(env),
             stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
             stdout=out,
             stderr=out,
@@ -283,7 +283,7 @@ def StartProcess(
         out: Any = subprocess.DEVNULL if log is None else log
         process = subprocess.Popen(
             words,
-            env=_Env(env),
+            env=ProgramEnv(env),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,

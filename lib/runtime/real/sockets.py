@@ -111,12 +111,17 @@ def LimitSilence(descriptor: int, seconds: float) -> None:
     # Probes find out about a connection on which nothing is under way; what was sent and is not confirmed has its own limit.
     probes = 3
     pause = max(1, int(seconds / (probes + 1)))
+    KeepAlive(descriptor, pause, pause, probes)
+    with socket.socket(fileno=os.dup(descriptor)) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+
+
+def KeepAlive(descriptor: int, idle: int, interval: int, count: int) -> None:
     with socket.socket(fileno=os.dup(descriptor)) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, pause)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, pause)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, probes)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, count)
 
 
 def ConnectTcp(host: str, port: int, timeout: float | None = None, source: str | None = None) -> socket.socket:

@@ -1,0 +1,134 @@
+"""How an export reaches the import: some tries, each with a time limit, a second apart."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ganeti import errors, runtime
+from ganeti.impexpd import TransferError
+from ganeti.impexpd.channel import Channel, Refused
+from ganeti.impexpd.loop import Loop
+from ganeti.impexpd.settings import Settings
+
+if TYPE_CHECKING:
+    from ganeti.runtime import protocols
+
+_PAUSE = 1.0
+
+
+class Dialing:
+    """Connects, and calls ``arrived`` with the channel once both sides have proved who they are.
+
+    Connecting blocks, so it is done by another thread.
+    """
+
+    def __init__(self, loop: Loop, context: ssl.SSLContext, settings: Settings, arrived: Callable[[Channel], None]):
+        self._loop = loop
+        self._context = context
+        self._settings = settings
+        self._arrived = arrived
+        self._tries = settings.connect_retries + 1
+        self._deadline = 0.0
+        self._moment: int | None = None
+        self._channel: Channel | None = None
+        self._connecting = False
+        self._results = runtime.Queue()
+        self._waker = runtime.Waker()
+        loop.Readable(self._waker.fileno(), self._Connected)
+        self._Try()
+
+    @property
+    def _peer(self) -> str:
+        host, port = self._settings.host, self._settings.port
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def _Try(self) -> None:
+        self._tries -= 1
+        self._connecting = True
+        self._deadline = runtime.Monotonic() + self._settings.connect_timeout
+        runtime.Thread(self._Connect, "connecting").start()
+
+    def _Connect(self) -> None:
+        """Run by the other thread."""
+        try:
+            self._results.put(self._Reach())
+        except (OSError, errors.ResolverError) as err:
+            self._results.put(err)
+        self._waker.Wake()
+
+    def _Reach(self) -> protocols.Socket:
+        settings = self._settings
+        problem: OSError | None = None
+        for address in Addresses(settings.host, settings.family):
+            left = max(0.1, self._deadline - runtime.Monotonic())
+            try:
+                return runtime.ConnectTcp(address, settings.port, left, settings.bind)
+            except OSError as err:
+                problem = err
+        raise problem or OSError(0, f"{settings.host} has no IPv{settings.family} address")
+
+    def _Connected(self) -> None:
+        self._waker.Clear()
+        try:
+            result = self._results.get(0)
+        except runtime.QueueEmpty:
+            return
+        self._connecting = False
+        if isinstance(result, Exception):
+            self._Again(getattr(result, "strerror", None) or str(result))
+            return
+        self._channel = Channel(result, self._context, False, self._peer)
+        self._moment = self._loop.After(self._deadline - runtime.Monotonic(), self._TooLate)
+        self._loop.Readable(self._channel.fileno(), self._Advance)
+        self._Advance()
+
+    def _Advance(self) -> None:
+        channel = self._channel
+        assert channel is not None
+        try:
+            if not channel.Handshake():
+                return
+        except Refused:
+            raise
+        except TransferError as err:
+            self._Hang()
+            self._Again(str(err))
+            return
+        self._Hang(close=False)
+        self.Close()
+        self._arrived(channel)
+
+    def _TooLate(self) -> None:
+        self._Hang()
+        self._Again(f"{self._peer} did not answer within {self._settings.connect_timeout:g} seconds")
+
+    def _Hang(self, close: bool = True) -> None:
+        channel, self._channel = self._channel, None
+        self._loop.Cancel(self._moment)
+        if channel is not None:
+            self._loop.Forget(channel.fileno())
+            if close:
+                channel.Close()
+
+    def _Again(self, problem: str) -> None:
+        if not self._tries:
+            raise TransferError(f"No connection to {self._peer}: {problem}")
+        logging.info("No connection yet: %s", problem)
+        self._loop.After(_PAUSE, self._Try)
+
+    def Close(self) -> None:
+        """Try no longer; a try that is still under way ends by itself."""
+        self._Hang()
+        if self._waker.fileno() >= 0:
+            self._loop.Forget(self._waker.fileno())
+            if not self._connecting:
+                self._waker.Close()
+
+
+def Addresses(host: str, family: int | None) -> list[str]:
+    """Return the addresses of a host, or an address itself, of the family if one is given."""
+    found = [host] if ":" in host or host.replace(".", "").isdigit() else runtime.LookupHost(host)[1]
+    return [address for address in found if family is None or (":" in address) == (family == 6)]

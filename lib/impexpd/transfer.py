@@ -1,0 +1,435 @@
+"""One transfer from beginning to end: what flows where, when it is complete, and what is said when it fails."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ganeti import constants, errors, runtime
+from ganeti.impexpd import TransferError, channel, compression
+from ganeti.impexpd.channel import Channel
+from ganeti.impexpd.dialing import Dialing
+from ganeti.impexpd.flow import Flow, PipeSink, PipeSource
+from ganeti.impexpd.loop import Loop
+from ganeti.impexpd.programs import BuildShell, Part, Programs
+from ganeti.impexpd.progress import SAMPLE_SECONDS, Progress
+from ganeti.impexpd.settings import EXPORT, SIZE_FROM_DESCRIPTOR, SIZE_VARIABLE, Settings
+from ganeti.impexpd.status import StatusFile
+from ganeti.impexpd.welcome import Welcome
+
+if TYPE_CHECKING:
+    from ganeti.daemon.signals import StopSignal
+    from ganeti.runtime import protocols
+
+_MIB = 1 << 20
+# The system gives that much to everybody.
+_PIPE_ROOM = 1 << 20
+# Between the end of a program's input and its own.
+_BROKEN_SECONDS = 5.0
+# Of what a program writes as the expected size.
+_SIZE_LENGTH = 64
+
+
+class _ProgramFailed(TransferError):
+    """A program failed; what it printed last may still be on its way."""
+
+    def __init__(self, part: Part, text: str):
+        super().__init__(text)
+        self.part = part
+
+
+class Transfer:
+    """What both directions have in common.
+
+    ``lock``: a held lock that the programs are to hold as well, so that it lasts as long as anything of the transfer runs.
+    """
+
+    ROLE: str
+    """What the shell's line does, for messages."""
+
+    def __init__(self, settings: Settings, stop: StopSignal, lock: protocols.FileLock | None = None):
+        self.settings = settings
+        self._stop = stop
+        self._inherited = () if lock is None else (lock.fileno(),)
+        self._loop = Loop()
+        self._status = StatusFile(settings.status_file)
+        size = settings.expected_size
+        self._progress = Progress(size * _MIB if isinstance(size, int) else None, runtime.Monotonic())
+        self._programs = Programs(self._loop, self._NoteLine, self._ProgramEnded)
+        self._channel: Channel | None = None
+        self._flows: list[Flow] = []
+        # What is closed at the end, whatever happened.
+        self._ends: list[PipeSource | PipeSink] = []
+        self._done = False
+
+    def Run(self) -> int:
+        """Carry the transfer out; return the exit code.  The last status says how it ended."""
+        self._status.Write()
+        problem: Exception | None = None
+        try:
+            self._loop.Readable(self._stop.fileno(), self._Stopped)
+            self._loop.After(SAMPLE_SECONDS, self._Sample)
+            compression.Check(self.settings.compress)
+            self._Begin(channel.MakeContext(self.settings))
+            self._loop.Run(lambda: self._done)
+        except (errors.GenericError, OSError) as err:
+            problem = err
+        except Exception as err:
+            logging.exception("The transfer ends because of an unexpected error")
+            problem = TransferError(f"Unexpected error ({type(err).__name__}: {err})")
+        return self._End(problem)
+
+    def _End(self, problem: Exception | None) -> int:
+        """End everything; the programs first, so that none takes the end of its input for the end of the data."""
+        self._loop.Forget(self._stop.fileno())
+        for flow in self._flows:
+            flow.Stop()
+        self._Leave()
+        if self._channel is not None:
+            self._loop.Forget(self._channel.fileno())
+            if problem is None:
+                self._channel.Close()
+            else:
+                self._channel.Abort()
+        self._programs.End()
+        for end in self._ends:
+            self._loop.Forget(end.fileno())
+            end.Close()
+        self._loop.Close()
+        text = None if problem is None else self._Explain(problem)
+        code = constants.EXIT_SUCCESS if problem is None else constants.EXIT_FAILURE
+        logging.log(logging.ERROR if text else logging.INFO, "%s", text or "Everything was transferred")
+        self._progress.Sample(runtime.Monotonic())
+        values = {**self._progress.Values(), "exit_status": code, "error_message": text}
+        return code if self._status.Write(**values) else constants.EXIT_FAILURE
+
+    def _Explain(self, problem: Exception) -> str:
+        text = problem.args[0] if isinstance(problem, errors.GenericError) else str(problem)
+        if isinstance(problem, _ProgramFailed):
+            if problem.part.result is not None and problem.part.result.failed:
+                text = f"{problem.part.role} failed: {problem.part.result.cause}"
+            if self._status.last_line:
+                text += f" ({self._status.last_line})"
+        return str(text)
+
+    # --- what both directions do for themselves ---------------------------------------------------------------------------
+
+    def _Begin(self, context: channel.ssl.SSLContext) -> None:
+        """Look for the other side."""
+        raise NotImplementedError
+
+    def _Leave(self) -> None:
+        """Look for the other side no longer."""
+        raise NotImplementedError
+
+    def _Check(self) -> None:
+        """Go on if everything has flowed and the programs have done their work."""
+        raise NotImplementedError
+
+    # --- events -----------------------------------------------------------------------------------------------------------
+
+    def _Stopped(self) -> None:
+        raise TransferError("The transfer was stopped by a signal")
+
+    def _Sample(self) -> None:
+        self._progress.Sample(runtime.Monotonic())
+        self._status.Write(**self._progress.Values())
+        self._loop.After(SAMPLE_SECONDS, self._Sample)
+
+    def _NoteLine(self, line: str) -> None:
+        """A program has printed this."""
+        logging.info("Output: %s", line)
+        self._status.Note(line)
+
+    def _ProgramEnded(self, part: Part) -> None:
+        if not part.succeeded:
+            raise _ProgramFailed(part, "")
+        if not part.fed:
+            raise _ProgramFailed(part, f"{part.role} ended before it had read everything")
+        self._Check()
+
+    def _NobodyReads(self, part: Callable[[], Part]) -> None:
+        """A program has closed its input: it must have ended, and its end says more."""
+
+        def fail() -> None:
+            raise _ProgramFailed(part(), f"{part().role} reads no longer")
+
+        self._loop.After(_BROKEN_SECONDS, fail)
+
+    def _Meet(self, found: Channel) -> None:
+        logging.info("Connected to %s", found.peer)
+        self._channel = found
+        self._progress.Restart(runtime.Monotonic())
+        self._status.Write(connected=True)
+
+    # --- pipes and programs -----------------------------------------------------------------------------------------------
+
+    def _Count(self, piece: memoryview) -> memoryview:
+        self._progress.Add(len(piece))
+        return piece
+
+    def _StartCompression(self, role: str, argv: list[str]) -> tuple[PipeSink, PipeSource, Part]:
+        """Start a program between two pipes; return their ends here."""
+        read, sink = self._PipeTo()
+        source, write = self._PipeFrom()
+        part = self._StartPart(role, argv, read, write)
+        return sink, source, part
+
+    def _PipeTo(self) -> tuple[int, PipeSink]:
+        """Return a pipe into a program: its end, and ours."""
+        reader, writer = runtime.Pipe(_PIPE_ROOM)
+        sink = PipeSink(writer)
+        self._ends.append(sink)
+        return reader, sink
+
+    def _PipeFrom(self) -> tuple[PipeSource, int]:
+        """Return a pipe out of a program: our end, and its own."""
+        reader, writer = runtime.Pipe(_PIPE_ROOM)
+        source = PipeSource(reader)
+        self._ends.append(source)
+        return source, writer
+
+    def _StartPart(self, role: str, argv: list[str], stdin: int, stdout: int, size: int | None = None) -> Part:
+        """Start a program and close our copies of the pipes' ends that it gets."""
+        variables = {} if size is None else {SIZE_VARIABLE: str(size)}
+        given = self._inherited if size is None else (*self._inherited, size)
+        try:
+            return self._programs.Start(role, argv, stdin, stdout, variables, given)
+        finally:
+            for descriptor in (stdin, stdout, size):
+                if descriptor not in (None, self._programs.errors):
+                    os.close(descriptor)
+
+
+class Import(Transfer):
+    """Receives: TLS --> [decompressor] --> shell."""
+
+    ROLE = "The command that takes the data"
+
+    def __init__(self, settings: Settings, stop: StopSignal, lock: protocols.FileLock | None = None):
+        super().__init__(settings, stop, lock)
+        self._welcome: Welcome | None = None
+        self._moment: int | None = None
+        self._wanted = b"" if settings.magic is None else f"M={settings.magic}".encode()
+        self._seen = b""
+        self._shell_input: int | None = None
+        self._shell: Part | None = None
+        self._complete = False
+
+    def _Begin(self, context: channel.ssl.SSLContext) -> None:
+        settings = self.settings
+        everywhere = "::" if settings.family == 6 else ""
+        self._welcome = Welcome(self._loop, context, settings.bind or everywhere, settings.port, self._Connected)
+        self._moment = self._loop.After(settings.connect_timeout, self._NobodyCame)
+        logging.info("Listening on port %d", self._welcome.port)
+        self._status.Write(listen_port=self._welcome.port)
+
+    def _NobodyCame(self) -> None:
+        text = f"Nobody connected within {self.settings.connect_timeout:g} seconds"
+        if self._welcome is not None and self._welcome.refused:
+            text += f"; the last connection that was refused: {self._welcome.refused}"
+        raise TransferError(text)
+
+    def _Leave(self) -> None:
+        if self._welcome is not None:
+            self._welcome.Close()
+
+    def _Connected(self, found: Channel) -> None:
+        self._loop.Cancel(self._moment)
+        self._Meet(found)
+        self._shell_input, sink = self._PipeTo()
+        argv = compression.BuildDecompress(self.settings.compress)
+        if argv is None:
+            self._Flow(found, sink, self._ForShell, self._Taken(sink))
+        else:
+            tool_input, tool_output, tool = self._StartCompression(f"Decompression ({argv[0]})", argv)
+
+            def received() -> None:
+                tool.fed = True
+                tool_input.Close()
+
+            self._Flow(found, tool_input, lambda piece: piece, received, lambda: tool)
+            self._Flow(tool_output, sink, self._ForShell, self._Taken(sink))
+        if not self._wanted:
+            self._StartShell()
+
+    def _Flow(
+        self,
+        source: Channel | PipeSource,
+        sink: PipeSink,
+        passing: Callable[[memoryview], memoryview],
+        ended: Callable[[], None],
+        reader: Callable[[], Part] | None = None,
+    ) -> None:
+        flow = Flow(self._loop, source, sink, ended, lambda: self._NobodyReads(reader or self._Shell), passing)
+        self._flows.append(flow)
+
+    def _Shell(self) -> Part:
+        assert self._shell is not None
+        return self._shell
+
+    def _StartShell(self) -> None:
+        """Start what takes the data, once it is known that it is the right data."""
+        settings = self.settings
+        assert self._shell_input is not None
+        argv = BuildShell(settings.prefix, settings.suffix)
+        self._shell = self._StartPart(self.ROLE, argv, self._shell_input, self._programs.errors)
+        self._shell_input = None
+
+    def _ForShell(self, piece: memoryview) -> memoryview:
+        """Return what of a piece of plain text is data."""
+        missing = len(self._wanted) - len(self._seen)
+        if missing:
+            self._seen += piece[:missing]
+            piece = piece[missing:]
+            if self._seen != self._wanted[: len(self._seen)]:
+                self._WrongMagic()
+            if self._seen == self._wanted:
+                self._StartShell()
+        return self._Count(piece)
+
+    def _WrongMagic(self) -> None:
+        raise TransferError(
+            f"Magic value mismatch: what {self._channel.peer if self._channel else 'the other side'} sends is not what was"
+            " expected here"
+        )
+
+    def _Taken(self, sink: PipeSink) -> Callable[[], None]:
+        """Return what is done when the shell has been given everything."""
+
+        def end() -> None:
+            if self._seen != self._wanted:
+                self._WrongMagic()
+            self._complete = True
+            self._Shell().fed = True
+            sink.Close()
+            self._Check()
+
+        return end
+
+    def _Check(self) -> None:
+        if self._complete and self._programs.succeeded and self._channel is not None:
+            self._channel.AnnounceEnd()
+            try:
+                self._channel.Flush()
+            except TransferError:
+                pass  # a sender of 3.1 does not wait for it
+            self._done = True
+
+    def _End(self, problem: Exception | None) -> int:
+        code = super()._End(problem)
+        if self._shell_input is not None:
+            os.close(self._shell_input)
+        return code
+
+
+class Export(Transfer):
+    """Sends: shell --> [compressor] --> TLS."""
+
+    ROLE = "The command that gives the data"
+
+    def __init__(self, settings: Settings, stop: StopSignal, lock: protocols.FileLock | None = None):
+        super().__init__(settings, stop, lock)
+        self._dialing: Dialing | None = None
+        self._complete = False
+        self._announced = False
+        self._size = b""
+
+    def _Begin(self, context: channel.ssl.SSLContext) -> None:
+        self._dialing = Dialing(self._loop, context, self.settings, self._Connected)
+
+    def _Leave(self) -> None:
+        if self._dialing is not None:
+            self._dialing.Close()
+
+    def _Connected(self, found: Channel) -> None:
+        self._Meet(found)
+        self._loop.Readable(found.fileno(), self._PeerSays)
+        head = b"" if self.settings.magic is None else f"M={self.settings.magic}".encode()
+        output = self._StartShell()
+        argv = compression.BuildCompress(self.settings.compress)
+        if argv is None:
+            self._Flow(output, found, self._Count, head, self._Sent)
+            return
+        tool_input, tool_output, tool = self._StartCompression(f"Compression ({argv[0]})", argv)
+
+        def compressed() -> None:
+            tool.fed = True
+            tool_input.Close()
+
+        self._Flow(output, tool_input, self._Count, head, compressed, lambda: tool)
+        self._Flow(tool_output, found, lambda piece: piece, b"", self._Sent)
+
+    def _Flow(
+        self,
+        source: PipeSource,
+        sink: Channel | PipeSink,
+        passing: Callable[[memoryview], memoryview],
+        head: bytes,
+        ended: Callable[[], None],
+        reader: Callable[[], Part] | None = None,
+    ) -> None:
+        broken = (lambda: None) if reader is None else (lambda: self._NobodyReads(reader))
+        self._flows.append(Flow(self._loop, source, sink, ended, broken, passing, head))
+
+    def _StartShell(self) -> PipeSource:
+        """Start what gives the data; return where it comes from."""
+        settings = self.settings
+        size = None
+        if settings.expected_size == SIZE_FROM_DESCRIPTOR:
+            reader, size = runtime.Pipe()
+            source = PipeSource(reader)
+            self._ends.append(source)
+            self._loop.Readable(reader, lambda: self._ReadSize(source))
+        output, write = self._PipeFrom()
+        nothing, writer = runtime.Pipe()
+        os.close(writer)
+        part = self._StartPart(self.ROLE, BuildShell(settings.prefix, settings.suffix), nothing, write, size)
+        part.fed = True
+        return output
+
+    def _ReadSize(self, source: PipeSource) -> None:
+        """Take the size in bytes that the program predicts; what is no number is none."""
+        piece = source.Read()
+        if piece is None:
+            return
+        self._size += piece[: _SIZE_LENGTH - len(self._size)]
+        if piece and b"\n" not in self._size and len(self._size) < _SIZE_LENGTH:
+            return
+        self._loop.Forget(source.fileno())
+        text = self._size.partition(b"\n")[0].strip()
+        if text.isdigit():
+            self._progress.expected = int(text)
+
+    def _PeerSays(self) -> None:
+        assert self._channel is not None
+        said = self._channel.Read()
+        if said is None:
+            return
+        if len(said):
+            raise TransferError(f"{self._channel.peer} sent data, which no receiver does")
+        if not self._announced:
+            raise TransferError(f"{self._channel.peer} has ended the transfer before everything was sent")
+        self._done = True
+
+    def _Sent(self) -> None:
+        self._complete = True
+        self._Check()
+
+    def _Check(self) -> None:
+        """Announce the end, which is what makes the data complete, if no program failed."""
+        if self._complete and self._programs.succeeded and self._channel is not None and not self._announced:
+            self._announced = True
+            self._channel.AnnounceEnd()
+            self._FlushEnd()
+
+    def _FlushEnd(self) -> None:
+        assert self._channel is not None
+        waits = not self._channel.Flush()
+        self._loop.Writable(self._channel.fileno(), self._FlushEnd if waits else None)
+
+
+def Make(settings: Settings, stop: StopSignal, lock: protocols.FileLock | None = None) -> Transfer:
+    return (Export if settings.mode == EXPORT else Import)(settings, stop, lock)
