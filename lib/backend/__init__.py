@@ -43,6 +43,7 @@ MODULES = (
     "drbd",
     "storage",
     "filestorage",
+    "exports",
     "guestos.osdef",
     "guestos.osrun",
 )

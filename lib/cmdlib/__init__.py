@@ -29,6 +29,8 @@ from ganeti.cmdlib.base import LogicalUnit, NoHooksLU, ResultWithJobs, Tasklet
 
 # Module -> the opcodes whose units it holds.
 _SUBJECTS: dict[str, tuple[str, ...]] = {
+    "backup.prepare": ("OpBackupPrepare",),
+    "backup.remove": ("OpBackupRemove",),
     "cluster.life": (
         "OpClusterPostInit",
         "OpClusterDestroy",

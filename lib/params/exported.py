@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from ganeti import constants, errors, objects
 from ganeti.params import be, hv, nic
@@ -16,6 +16,10 @@ from ganeti.params.types import MAYBE_STRING, ForceDictType, Table
 from ganeti.utils import inifile
 
 FILE_NAME = "config.ini"
+# What is added to the name of a directory as long as the export is not complete.
+UNFINISHED = ".new"
+# Part of what a node says that has no exports because there never was one.
+NO_DIRECTORY = "has no directory of exports"
 # Bytes of a whole file.
 LIMIT = 1024 * 1024
 
@@ -109,11 +113,11 @@ def DumpName(disk: objects.Disk) -> str:
     return disk.uuid
 
 
-def Compose(instance: objects.Instance, disks: Sequence[objects.Disk | Literal[False]], timestamp: int) -> str:
+def Compose(instance: objects.Instance, disks: Sequence[objects.Disk | None], timestamp: int) -> str:
     """Return the text of config.ini.
 
     The instance has filled parameters and ``disks_info``; ``disks`` are those whose content was exported, in the same order,
-    False where that failed.  Private OS parameters are in clear text, as in 3.1: the file is for root alone.
+    None where that failed.  Private OS parameters are in clear text, as in 3.1: the file is for root alone.
     """
     own = instance.disks_info or ()
     sections: dict[str, dict[str, Any]] = {
@@ -156,7 +160,7 @@ def _NicOptions(nics: Sequence[objects.NIC]) -> dict[str, Any]:
     return options
 
 
-def _DiskOptions(own: Sequence[objects.Disk], exported: Sequence[objects.Disk | Literal[False]]) -> dict[str, Any]:
+def _DiskOptions(own: Sequence[objects.Disk], exported: Sequence[objects.Disk | None]) -> dict[str, Any]:
     options: dict[str, Any] = {"disk_count": len(own)}
     for index, (disk, copy) in enumerate(zip(own, exported, strict=True)):
         options.update({f"disk{index}_{key}": getattr(disk, attribute) for key, attribute in _DISK_ATTRIBUTES})

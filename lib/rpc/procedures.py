@@ -469,7 +469,7 @@ _ADDED = (
 )
 
 _TRANSFERS = (
-    _Reads("export_info", "F s D", "Returns the text of an export's config.ini.", path="path"),
+    _Reads("export_info", "F s D", "Returns the text of an export's config.ini.", path="vpath"),
     _Reads("export_list", "F m D", "Returns the names of exports."),
     _Changes("export_remove", "F s D", "Removes an export.", export="name"),
     _Changes(

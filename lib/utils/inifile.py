@@ -93,7 +93,7 @@ class _Reader:
     def EndValue(self) -> None:
         if self._lines is not None and self._section is not None:
             value = "\n".join(self._lines).rstrip().replace("%%", "%")
-            self._section[self._name] = None if value.lower() == _NONE.lower() else value
+            self._section[self._name] = None if value == _NONE else value
         self._lines = None
 
     def Line(self, line: str) -> None:

@@ -1,0 +1,257 @@
+"""Procedures for the directories of exports (doc/design-transfers.rst).
+
+``EXPORT/NAME`` is the export of instance NAME, ``EXPORT/NAME.new`` one that is being made.  When it is complete and on the
+disk, it takes the name; the one before it waits under a hidden name meanwhile.  Whoever finds a hidden one without a successor
+gives it its name back, so that a crash at any moment leaves the old export or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import posixpath
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ganeti import errors, objects, pathutils, runtime
+from ganeti.backend import wire
+from ganeti.params import exported
+from ganeti.storage import paths
+
+# Names of instances cannot begin so.
+_REPLACED = ".replaced-"
+_LOCK = ".lock"
+_LOCK_SECONDS = 30.0
+_DIR_MODE = 0o750
+_FILE_MODE = 0o600
+_LONGEST_NAME = 255 - len(_REPLACED)
+
+
+# --- paths --------------------------------------------------------------------------------------------------------------
+
+
+def _Path(name: str) -> str:
+    return posixpath.join(pathutils.EXPORT_DIR, name)
+
+
+def _CheckName(name: str) -> None:
+    """Raise RpcCallError unless the name is that of a directory directly below the directory of exports."""
+    if (
+        not name.isprintable()
+        or name[:1] in ("", ".")
+        or "/" in name
+        or len(name.encode("utf-8", "replace")) > _LONGEST_NAME
+    ):
+        raise errors.RpcCallError(f"{name[:80]!r} is not a valid name of an export")
+
+
+def _IsThere(path: str) -> bool:
+    """Return whether there is anything of this name; a link is something."""
+    return _Mode(path) is not None
+
+
+def _Mode(path: str) -> int | None:
+    try:
+        return runtime.Stat(path, follow=False).st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _IsDir(path: str) -> bool:
+    mode = _Mode(path)
+    return mode is not None and stat.S_ISDIR(mode)
+
+
+def CheckBelow(path: str) -> None:
+    """Raise RpcCallError unless a path, which need not exist, lies below the directory of exports by its name and really."""
+    top = pathutils.EXPORT_DIR
+    try:
+        real, real_top = paths.WithoutLinks(path), paths.WithoutLinks(top)
+    except errors.FileStoragePathError as err:
+        raise errors.RpcCallError(str(err)) from err
+    for found, above in ((path, top), (real, real_top)):
+        if posixpath.normpath(found) != found or found == above or not paths.IsBelow(found, above):
+            raise errors.RpcCallError(f"Path '{path}' does not lie below {top}, the directory of exports of this node")
+
+
+@contextlib.contextmanager
+def _Naming(what: str) -> Iterator[None]:
+    """Let an error of the system say what was tried."""
+    try:
+        yield
+    except OSError as err:
+        where = f"{err.filename}: " if err.filename else ""
+        raise errors.RpcCallError(f"{what} failed: {where}{err.strerror or err}") from err
+
+
+@contextlib.contextmanager
+def _Locked() -> Iterator[None]:
+    """Let nobody else give names below the directory of exports, which several nodes may share."""
+    try:
+        lock = runtime.LockFile(_Path(_LOCK), exclusive=True, timeout=_LOCK_SECONDS)
+    except runtime.LockBusy as err:
+        raise errors.RpcCallError(
+            f"Another call has worked on {pathutils.EXPORT_DIR} for over {_LOCK_SECONDS:.0f} s"
+        ) from err
+    with lock:
+        yield
+
+
+def _Names() -> list[str]:
+    """Return all names in the directory of exports, where each export has its own."""
+    try:
+        names = runtime.ListDir(pathutils.EXPORT_DIR)
+        hidden = [name for name in names if name.startswith(_REPLACED)]
+        if not hidden:
+            return names
+        with _Locked():
+            for name in hidden:
+                rightful = _Path(name.removeprefix(_REPLACED))
+                if _IsThere(_Path(name)) and not _IsThere(rightful):
+                    runtime.Rename(_Path(name), rightful)
+            return runtime.ListDir(pathutils.EXPORT_DIR)
+    except FileNotFoundError as err:
+        raise errors.RpcCallError(
+            f"This node {exported.NO_DIRECTORY} ({pathutils.EXPORT_DIR}): the first export to it makes one"
+        ) from err
+
+
+# --- looking ------------------------------------------------------------------------------------------------------------
+
+
+def ListExports() -> list[str]:
+    """Return the names of the directories of exports, of unfinished ones too (NAME.new)."""
+    with _Naming(f"Listing {pathutils.EXPORT_DIR}"):
+        return [name for name in _Names() if not name.startswith(".") and runtime.IsDir(_Path(name))]
+
+
+def ExportInfo(path: str) -> str:
+    """Return the text of config.ini in the directory of an export, which the master reads."""
+    directory = posixpath.normpath(pathutils.LocalizeVirtualPath(path))
+    file_name = posixpath.join(directory, exported.FILE_NAME)
+    with _Naming(f"Reading {file_name}"):
+        _Names()
+        CheckBelow(file_name)
+        try:
+            return runtime.ReadText(file_name, exported.LIMIT)
+        except FileNotFoundError as err:
+            raise errors.RpcCallError(
+                f"There is no complete export in {directory}: it has no {exported.FILE_NAME}"
+            ) from err
+        except UnicodeDecodeError as err:
+            raise errors.RpcCallError(f"{file_name} is not UTF-8 text") from err
+
+
+# --- removing -----------------------------------------------------------------------------------------------------------
+
+
+def RemoveExport(export: str) -> None:
+    """Remove an export, and what is left of an unfinished one; a link goes, what it leads to stays."""
+    _CheckName(export)
+    with _Naming(f"Removing export {export}"):
+        _Names()
+        # The hidden one first: without a successor it would come back.
+        places = [_Path(_REPLACED + export), *_Unfinished(export), _Path(export)]
+        found = [path for path in places if _IsThere(path)]
+        if not found:
+            raise errors.RpcCallError(f"There is no export {export} in {pathutils.EXPORT_DIR}")
+        for path in found:
+            _Remove(path)
+
+
+def _Unfinished(name: str) -> list[str]:
+    """Return where an unfinished export of the instance is; nothing if that is the complete export of instance NAME.new."""
+    path = _Path(name + exported.UNFINISHED)
+    try:
+        owner = exported.Parse(runtime.ReadText(posixpath.join(path, exported.FILE_NAME), exported.LIMIT)).name
+    except (OSError, ValueError, errors.ParseError):
+        return [path]
+    return [] if owner == name + exported.UNFINISHED else [path]
+
+
+def _Remove(path: str) -> None:
+    if not _IsDir(path):
+        runtime.RemoveFile(path, sync=True)
+        return
+    # What is half removed is no export any longer.
+    runtime.RemoveFile(posixpath.join(path, exported.FILE_NAME), sync=True)
+    runtime.RemoveTree(path)
+
+
+# --- completing ---------------------------------------------------------------------------------------------------------
+
+
+def FinalizeExport(instance: Mapping[str, Any], snap_disks: Sequence[Mapping[str, Any] | bool]) -> None:
+    """Complete NAME.new and let it take the place of NAME, which is removed then.
+
+    ``snap_disks``: for each disk of the instance the one whose content lies in NAME.new, or False.  All is on the disk before
+    it gets the name.  What else lies in NAME.new was left by an export that failed, and is removed.
+    """
+    exporting = wire.Instance(instance)
+    disks = [wire.Disk(disk) if isinstance(disk, Mapping) else None for disk in snap_disks]
+    name = exporting.name
+    _CheckName(name)
+    if len(disks) != len(wire.InstanceDisks(exporting)):
+        raise errors.RpcCallError(
+            f"Instance {name}: {len(disks)} exported disks, it has {len(wire.InstanceDisks(exporting))}"
+        )
+    with _Naming(f"Completing the export of instance {name}"):
+        runtime.MakeDirs(pathutils.EXPORT_DIR, _DIR_MODE)
+        _Names()
+        directory = _NewDirectory(name)
+        _SettleContent(directory, exporting, disks)
+        _TakePlace(name, directory)
+
+
+def _NewDirectory(name: str) -> str:
+    found = _Unfinished(name)
+    if not found:
+        raise errors.RpcCallError(
+            f"{_Path(name + exported.UNFINISHED)} holds the export of instance {name + exported.UNFINISHED}; move it away, then export {name} again"
+        )
+    runtime.MakeDirs(found[0], _DIR_MODE)  # nothing was sent for an instance without disks
+    if not _IsDir(found[0]):
+        raise errors.RpcCallError(f"{found[0]} is a link and not a directory; remove it, then export {name} again")
+    return found[0]
+
+
+def _SettleContent(directory: str, instance: objects.Instance, disks: Sequence[objects.Disk | None]) -> None:
+    """Make the files in the directory those of the export, all on the disk."""
+    dumps = [exported.DumpName(disk) for disk in disks if disk is not None]
+    for dump in dumps:
+        mode = _Mode(posixpath.join(directory, dump)) if "/" not in dump else None
+        if mode is None or not stat.S_ISREG(mode):
+            raise errors.RpcCallError(
+                f"Instance {instance.name}: there is no file {dump} with the content of a disk in {directory}"
+            )
+    for name in runtime.ListDir(directory):
+        if name not in dumps:
+            _Remove(posixpath.join(directory, name))
+    for dump in dumps:
+        runtime.Extend(posixpath.join(directory, dump), 0)
+    text = exported.Compose(instance, disks, int(runtime.Time()))
+    # It may have private parameters of the operating system.
+    runtime.WriteFile(posixpath.join(directory, exported.FILE_NAME), text, mode=_FILE_MODE)
+
+
+def _TakePlace(name: str, directory: str) -> None:
+    hidden = _Path(_REPLACED + name)
+    _Remove(hidden)
+    with _Locked():
+        if _IsThere(_Path(name)):
+            runtime.Rename(_Path(name), hidden)
+        runtime.Rename(directory, _Path(name))
+    try:
+        _Remove(hidden)
+    except OSError as err:
+        # The next export, or gnt-backup remove, tries again.
+        logging.warning("Cannot remove %s, the export that was replaced: %s", hidden, err)
+
+
+HANDLERS = {
+    "export_info": ExportInfo,
+    "export_list": ListExports,
+    "export_remove": RemoveExport,
+    "finalize_export": FinalizeExport,
+}
