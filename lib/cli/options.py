@@ -13,6 +13,7 @@ from ganeti.cli.parser import (
     COMPLETE_GROUP,
     COMPLETE_IALLOCATOR,
     COMPLETE_NODE,
+    COMPLETE_NODE_PAIR,
     COMPLETE_OS,
     ElementsOf,
     FileValue,
@@ -86,6 +87,9 @@ NODE_GROUP = Value(
     "-g", "--node-group", dest="group_name", metavar="GROUP", completion=COMPLETE_GROUP,
     text="Only nodes of this node group",
 )  # fmt: skip
+NODE_LIST = Values(
+    "-n", "--node", dest="nodes", metavar="NODE", completion=COMPLETE_NODE, text="Only this node; repeat it for several"
+)
 SECONDARY_IP = Value(
     "-s", "--secondary-ip", dest="secondary_ip", metavar="ADDRESS", text="Address of the node on the secondary network"
 )
@@ -111,6 +115,42 @@ IGNORE_CONSISTENCY = Flag(
 IGNORE_IPOLICY = Flag(
     "--ignore-ipolicy", dest="ignore_ipolicy", text="Treat violations of the instance policy as warnings"
 )
+
+# --- instances --------------------------------------------------------------------------------------------------------
+
+DISK = Values(
+    "--disk", dest="disks", type="identkeyval", metavar="N:KEY=VALUE,...",
+    text="Definition of disk N; repeat it for several disks", grammar="disk",
+)  # fmt: skip
+NET = Values(
+    "--net", dest="nics", type="identkeyval", metavar="N:KEY=VALUE,...",
+    text="Definition of NIC N; repeat it for several NICs", grammar="net",
+)  # fmt: skip
+DISK_TEMPLATE = Value(
+    "-t", "--disk-template", dest="disk_template", metavar="TEMPLATE", choices=ElementsOf("TDiskTemplate"),
+    text="Kind of storage for all disks", grammar="disk-template",
+)  # fmt: skip
+FILE_STORAGE_DIR = Value(
+    "--file-storage-dir", dest="file_storage_dir", metavar="DIR",
+    text="Directory below the cluster's file storage directory",
+)  # fmt: skip
+FILE_DRIVER = Value(
+    "--file-driver", dest="file_driver", metavar="DRIVER", choices=ElementsOf("TFileDriver"),
+    text="Driver for disks in files",
+)  # fmt: skip
+NO_WAIT_FOR_SYNC = Off("--no-wait-for-sync", dest="wait_for_sync", text="Do not wait until mirrors are in sync")
+NODE_PLACEMENT = Value(
+    "-n", "--node", dest="node", metavar="PRIMARY[:SECONDARY]", completion=COMPLETE_NODE_PAIR,
+    text="Primary node, and the secondary node of mirrored disks",
+)  # fmt: skip
+IP_CHECK = Flag(
+    "--ip-check", dest="ip_check", text="Fail if the instance's address is already in use (needs --name-check)"
+)
+NAME_CHECK = Flag("--name-check", dest="name_check", text="Resolve the instance's name first")
+SHUTDOWN_TIMEOUT = Value(
+    "--shutdown-timeout", dest="shutdown_timeout", type="int", metavar="SECONDS",
+    default=constants.DEFAULT_SHUTDOWN_TIMEOUT, text="Time for a clean shutdown before the instance is killed",
+)  # fmt: skip
 
 # --- power of nodes ---------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from ganeti.cli import ask, jobs
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import Options
-from ganeti.client.gnt_instance.options import CLEANUP, SHUTDOWN_TIMEOUT
+from ganeti.client.gnt_instance.options import CLEANUP
 from ganeti.opcodes import OpInstanceFailover
 
 _DEGRADED = (
@@ -35,7 +35,7 @@ COMMAND = Command(
     "Stop an instance and start it on another node",
     (One("instance"),),
     (
-        o.FORCE, o.IGNORE_CONSISTENCY, SHUTDOWN_TIMEOUT, o.TARGET_NODE, o.IALLOCATOR, o.IGNORE_IPOLICY,
+        o.FORCE, o.IGNORE_CONSISTENCY, o.SHUTDOWN_TIMEOUT, o.TARGET_NODE, o.IALLOCATOR, o.IGNORE_IPOLICY,
         CLEANUP.But(help="Recover from a failover that was interrupted"),
         *o.SET_JOB,
     ),

@@ -7,8 +7,7 @@ from ganeti.cli import jobs
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import Flag, Options
-from ganeti.client.gnt_instance import devices
-from ganeti.client.gnt_instance.options import NO_WAIT_FOR_SYNC
+from ganeti.client.shared import devices
 from ganeti.opcodes import OpInstanceGrowDisk
 from ganeti.utils.text import ParseUnit
 
@@ -35,7 +34,7 @@ COMMAND = Command(
     Run,
     "Enlarge a disk of an instance",
     (One("instance"), One("disk"), One("size")),
-    (ABSOLUTE, NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY, *o.SET_JOB),
+    (ABSOLUTE, o.NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY, *o.SET_JOB),
     details="DISK is the number of the disk, starting with 0; SIZE is what to add, such as 512m or 10g.  For example, make"
     " the first disk 10 GiB larger with 'gnt-instance grow-disk web1 0 10g', or 50 GiB large with 'gnt-instance grow-disk"
     " --absolute web1 0 50g'.\n\n"

@@ -10,19 +10,8 @@ from ganeti.cli import ask, jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import COMPLETE_NODE, Flag, Off, Options, Value
-from ganeti.client.gnt_instance import devices
-from ganeti.client.gnt_instance.options import (
-    COMMUNICATION,
-    DISK,
-    DISK_TEMPLATE,
-    FILE_DRIVER,
-    FILE_STORAGE_DIR,
-    FORCE_VARIANT,
-    HVPARAMS,
-    NET,
-    NO_WAIT_FOR_SYNC,
-)
-from ganeti.client.shared import typed
+from ganeti.client.gnt_instance.options import COMMUNICATION, FORCE_VARIANT, HVPARAMS
+from ganeti.client.shared import devices, typed
 from ganeti.client.shared.changes import PrintChanges
 from ganeti.opcodes import OpInstanceSetParams
 
@@ -142,13 +131,13 @@ COMMAND = Command(
     (One("instance"),),
     (
         o.FORCE.But(help="Do not ask for confirmation, and treat failed checks of memory, bridges and the OS as warnings"),
-        DISK.But(
+        o.DISK.But(
             metavar="CHANGE[:KEY=VALUE,...]", grammar="disk-change", help="Change of a disk; repeat it for several disks"
         ),
-        NET.But(metavar="CHANGE[:KEY=VALUE,...]", grammar="net-change", help="Change of a NIC; repeat it for several NICs"),
+        o.NET.But(metavar="CHANGE[:KEY=VALUE,...]", grammar="net-change", help="Change of a NIC; repeat it for several NICs"),
         o.BACKEND, HVPARAMS, RUNTIME_MEMORY, NO_HOTPLUG,
-        DISK_TEMPLATE.But(help=_TEMPLATE_HELP), REMOTE_NODE, EXT_PARAMS,
-        FILE_DRIVER, FILE_STORAGE_DIR, NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY, o.NO_CONFLICTS_CHECK,
+        o.DISK_TEMPLATE.But(help=_TEMPLATE_HELP), REMOTE_NODE, EXT_PARAMS,
+        o.FILE_DRIVER, o.FILE_STORAGE_DIR, o.NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY, o.NO_CONFLICTS_CHECK,
         o.OS_TYPE.But(help="Record another operating system; nothing is installed"), FORCE_VARIANT, o.OS_PARAMETERS,
         o.OS_PARAMETERS_PRIVATE, OFFLINE, ONLINE, NEW_PRIMARY, o.IALLOCATOR, COMMUNICATION, *o.SET_JOB,
     ),

@@ -2,36 +2,7 @@
 
 from __future__ import annotations
 
-from ganeti import constants
-from ganeti.cli.parser import COMPLETE_NODE_PAIR, ElementsOf, Flag, Off, Opt, Value, Values
-
-# --- disks and NICs ---------------------------------------------------------------------------------------------------
-
-DISK = Values(
-    "--disk", dest="disks", type="identkeyval", metavar="N:KEY=VALUE,...",
-    text="Definition of disk N; repeat it for several disks", grammar="disk",
-)  # fmt: skip
-NET = Values(
-    "--net", dest="nics", type="identkeyval", metavar="N:KEY=VALUE,...",
-    text="Definition of NIC N; repeat it for several NICs", grammar="net",
-)  # fmt: skip
-DISK_TEMPLATE = Value(
-    "-t", "--disk-template", dest="disk_template", metavar="TEMPLATE", choices=ElementsOf("TDiskTemplate"),
-    text="Kind of storage for all disks", grammar="disk-template",
-)  # fmt: skip
-FILE_STORAGE_DIR = Value(
-    "--file-storage-dir", dest="file_storage_dir", metavar="DIR",
-    text="Directory below the cluster's file storage directory",
-)  # fmt: skip
-FILE_DRIVER = Value(
-    "--file-driver", dest="file_driver", metavar="DRIVER", choices=ElementsOf("TFileDriver"),
-    text="Driver for disks in files",
-)  # fmt: skip
-NO_WAIT_FOR_SYNC = Off("--no-wait-for-sync", dest="wait_for_sync", text="Do not wait until mirrors are in sync")
-NODE_PLACEMENT = Value(
-    "-n", "--node", dest="node", metavar="PRIMARY[:SECONDARY]", completion=COMPLETE_NODE_PAIR,
-    text="Primary node, and the secondary node of mirrored disks",
-)  # fmt: skip
+from ganeti.cli.parser import Flag, Opt, Value
 
 # --- parameters, operating system -------------------------------------------------------------------------------------
 
@@ -45,17 +16,9 @@ FORCE_VARIANT = Flag(
 COMMUNICATION = Value(
     "-c", "--communication", dest="instance_communication", type="bool", text="NIC for the metadata network"
 ).Hidden()
-IP_CHECK = Flag(
-    "--ip-check", dest="ip_check", text="Fail if the instance's address is already in use (needs --name-check)"
-)
-NAME_CHECK = Flag("--name-check", dest="name_check", text="Resolve the instance's name first")
 
 # --- running ----------------------------------------------------------------------------------------------------------
 
-SHUTDOWN_TIMEOUT = Value(
-    "--shutdown-timeout", dest="shutdown_timeout", type="int", metavar="SECONDS",
-    default=constants.DEFAULT_SHUTDOWN_TIMEOUT, text="Time for a clean shutdown before the instance is killed",
-)  # fmt: skip
 IGNORE_OFFLINE = Flag(
     "--ignore-offline", dest="ignore_offline_nodes", text="Continue even if the primary node is marked offline"
 )

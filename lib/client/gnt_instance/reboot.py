@@ -7,7 +7,7 @@ from ganeti.cli import options as o
 from ganeti.cli.command import AnyNumber, Command
 from ganeti.cli.parser import ElementsOf, Flag, Options, Value
 from ganeti.client.gnt_instance import many
-from ganeti.client.gnt_instance.options import SET_MULTI, SHUTDOWN_TIMEOUT
+from ganeti.client.gnt_instance.options import SET_MULTI
 from ganeti.opcodes import OpInstanceReboot
 
 REBOOT_TYPE = Value(
@@ -30,5 +30,5 @@ COMMAND = Command(
     Run,
     "Restart instances",
     (AnyNumber("instance"),),
-    (*SET_MULTI, REBOOT_TYPE, IGNORE_SECONDARIES, SHUTDOWN_TIMEOUT, *o.SET_JOB),
+    (*SET_MULTI, REBOOT_TYPE, IGNORE_SECONDARIES, o.SHUTDOWN_TIMEOUT, *o.SET_JOB),
 )

@@ -7,8 +7,7 @@ from ganeti.cli import jobs, values
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import Options
-from ganeti.client.gnt_instance import devices
-from ganeti.client.gnt_instance.options import DISK, NODE_PLACEMENT
+from ganeti.client.shared import devices
 from ganeti.opcodes import OpInstanceRecreateDisks
 
 
@@ -31,10 +30,10 @@ COMMAND = Command(
     "Create the lost disks of a stopped instance again, empty",
     (One("instance"),),
     (
-        DISK.But(
+        o.DISK.But(
             metavar="N[:KEY=VALUE,...]", grammar="disk-recreate", help="Recreate disk N only; repeat it for several disks"
         ),
-        NODE_PLACEMENT.But(help="Create all disks on these nodes instead of the present ones"), o.IALLOCATOR, *o.SET_JOB,
+        o.NODE_PLACEMENT.But(help="Create all disks on these nodes instead of the present ones"), o.IALLOCATOR, *o.SET_JOB,
     ),
     details="This is for disks whose data is lost, for example because a node is gone.  Without --disk all disks of the"
     " instance are created.  A disk that still exists is an error.  Afterwards install the instance again with"

@@ -7,7 +7,6 @@ from ganeti.cli import ask, jobs
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import Flag, Options
-from ganeti.client.gnt_instance.options import SHUTDOWN_TIMEOUT
 from ganeti.opcodes import OpInstanceRemove
 
 IGNORE_FAILURES = Flag(
@@ -31,5 +30,5 @@ COMMAND = Command(
     Run,
     "Stop an instance, delete its disks, and remove it from the cluster",
     (One("instance"),),
-    (o.FORCE, SHUTDOWN_TIMEOUT, IGNORE_FAILURES, *o.SET_JOB),
+    (o.FORCE, o.SHUTDOWN_TIMEOUT, IGNORE_FAILURES, *o.SET_JOB),
 )

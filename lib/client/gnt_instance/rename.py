@@ -7,7 +7,6 @@ from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import Options
-from ganeti.client.gnt_instance.options import IP_CHECK, NAME_CHECK
 from ganeti.opcodes import OpInstanceRename
 
 
@@ -20,4 +19,6 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Rename a stopped instance", (One("instance"), One("host")), (IP_CHECK, NAME_CHECK, *o.SET_JOB))
+COMMAND = Command(
+    Run, "Rename a stopped instance", (One("instance"), One("host")), (o.IP_CHECK, o.NAME_CHECK, *o.SET_JOB)
+)

@@ -7,7 +7,7 @@ from ganeti.cli import jobs
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import COMPLETE_NODE, Flag, Options, Value
-from ganeti.client.gnt_instance import devices
+from ganeti.client.shared import devices
 from ganeti.opcodes import OpInstanceReplaceDisks
 
 ON_PRIMARY = Flag("-p", "--on-primary", dest="on_primary", text="Replace the disks on the primary node")
