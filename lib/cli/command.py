@@ -119,6 +119,7 @@ class Program(NamedTuple):
 
 # All programs; each is declared in ganeti.client.gnt_X.
 PROGRAMS = (
+    "gnt-backup",
     "gnt-cluster",
     "gnt-debug",
     "gnt-filter",

@@ -24,7 +24,7 @@ def SortKey(value: Any) -> Any:
 
 
 # How 3.1 calls the kinds when a name is unknown (doc/reference/cli.md 6).
-_NAMED = {"group": "NodeGroup"}
+_NAMED = {"group": "NodeGroup", "export": "Node"}
 
 
 class Plan:

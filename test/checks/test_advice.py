@@ -65,7 +65,7 @@ def test_every_command_line_works():
         ("the disk has both 'size' and 'adopt'", None),
         ("'ganeti-masterd --take-over'", None),
         ("'gnt-node empty node3' moves them", "no command 'empty'"),
-        ("call gnt-backup export first", "no program 'gnt-backup'"),
+        ("call burnin on all nodes first", "no program 'burnin'"),
         ("see 'gnt-node strength on node3'", "no command 'strength'"),
         ("'gnt-cluster renew-keys' makes them new", "no command 'renew-keys'"),
         ("'gnt-instance migrate --clean web1'", "no option '--clean'"),

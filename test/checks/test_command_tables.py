@@ -20,8 +20,6 @@ from ganeti.cli.parser import CommandParser
 
 # What is not here, with the reason; see also doc/compatibility.rst and doc/roadmap.rst.
 MISSING = {
-    "gnt-backup": "exports and imports belong to moves between clusters",
-    "gnt-instance move": "likewise",
     "gnt-debug metad": "there is no metadata daemon",
 }
 # Commands that do their work on machines, without the master or beside it: the tests that give them their options.
@@ -53,18 +51,20 @@ WITHOUT_SHORT_FORM = {
     },
 }
 # Options that help and manual leave out, with the reason.
-STORED = "stored and used by nothing: nothing is exported, imported or run in a helper VM, and all jobs are tracked"
+STORED = "stored and used by nothing: no script of an operating system runs in a helper VM, and all jobs are tracked"
 NO_DAEMON = "the master rejects it: there is no metadata daemon and no monitoring daemon"
 NO_EFFECT = "accepted for scripts of 3.1, without an effect"
 DEVELOPERS = "passed to the programs on the machine; for developers, like -d"
 WAITED = "accepted; the answers of the programs are waited for nevertheless"
 HIDDEN = {
+    "gnt-backup export --force": NO_EFFECT,
+    "gnt-backup import --helper-startup-timeout": NO_EFFECT,
+    "gnt-backup import --helper-shutdown-timeout": NO_EFFECT,
+    "gnt-backup import --no-ip-check": NO_EFFECT,
+    "gnt-backup import --no-name-check": NO_EFFECT,
+    "gnt-backup import --no-nics": "rejected: an opcode without NICs asks for those of the export",
     "gnt-cluster init --install-image": STORED,
-    "gnt-cluster init --zeroing-image": STORED,
-    "gnt-cluster init --compression-tools": STORED,
     "gnt-cluster modify --install-image": STORED,
-    "gnt-cluster modify --zeroing-image": STORED,
-    "gnt-cluster modify --compression-tools": STORED,
     "gnt-cluster modify --max-tracked-jobs": STORED,
     "gnt-cluster modify --instance-communication-network": NO_DAEMON,
     "gnt-cluster modify --enabled-data-collectors": NO_DAEMON,

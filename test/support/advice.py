@@ -27,7 +27,6 @@ HOLE = "PLACEHOLDER"
 # Programs of 3.1 that do not exist here yet: nobody may be sent to them.
 LATER = frozenset(
     [
-        "gnt-backup",
         "burnin",
         "cluster-merge",
         "move-instance",

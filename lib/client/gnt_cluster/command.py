@@ -9,7 +9,6 @@ from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, Some
 from ganeti.cli.parser import Flag, Options
-from ganeti.client.gnt_cluster.options import NODE_LIST
 from ganeti.client.shared import remote
 from ganeti.utils import parallel
 
@@ -59,7 +58,7 @@ COMMAND = Command(
     Run,
     "Run a shell command as root on all online nodes, or on some of them",
     (Some("command"),),
-    (NODE_LIST, o.NODE_GROUP, remote.SHOW_MACHINE_NAMES, FAILURE_ONLY, remote.TIMEOUT),
+    (o.NODE_LIST, o.NODE_GROUP, remote.SHOW_MACHINE_NAMES, FAILURE_ONLY, remote.TIMEOUT),
     details=f"The command is run over SSH, on up to {parallel.AT_ONCE} nodes at once, and on the master node last.  Output"
     " is shown in the order of the nodes.  Return code 255 means that SSH itself failed; its message is shown.  Nodes that"
     " failed are named once more at the end, on standard error; the exit code is 0 nevertheless.",

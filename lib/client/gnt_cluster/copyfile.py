@@ -9,7 +9,6 @@ from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import Flag, Options
-from ganeti.client.gnt_cluster.options import NODE_LIST
 from ganeti.client.shared import remote
 from ganeti.utils import parallel
 
@@ -69,7 +68,7 @@ COMMAND = Command(
     Run,
     "Copy a file of the master node to all online nodes, or to some of them",
     (One("file"),),
-    (NODE_LIST, USE_REPLICATION_NETWORK, o.NODE_GROUP, remote.TIMEOUT),
+    (o.NODE_LIST, USE_REPLICATION_NETWORK, o.NODE_GROUP, remote.TIMEOUT),
     details="The file has the same path, mode and times on the nodes.  It is copied over SSH, to up to"
     f" {parallel.AT_ONCE} nodes at once.  Nodes that failed are named on standard error; the exit code is 0 nevertheless.",
 )

@@ -104,6 +104,8 @@ def MakeSettings(options: Options, name: str) -> Any:
     from ganeti.bootstrap.settings import Settings
 
     given = {key: getattr(options, key) for key in _AS_GIVEN if getattr(options, key) is not None}
+    if given.get("compression_tools") == []:
+        del given["compression_tools"]  # the usual ones
     netmask = typed.Integer("--master-netmask", options.master_netmask)
     if netmask is not None:
         given["master_netmask"] = netmask

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from ganeti.cli import options as o
-from ganeti.cli.parser import COMPLETE_IALLOCATOR, COMPLETE_NODE, ElementsOf, FileValue, Value, Values
+from ganeti.cli.parser import COMPLETE_IALLOCATOR, ElementsOf, FileValue, Value
 
-NODE_LIST = Values(
-    "-n", "--node", dest="nodes", metavar="NODE", completion=COMPLETE_NODE, text="Only this node; repeat it for several"
-)
 SSH_KEY_TYPE = Value("--ssh-key-type", dest="ssh_key_type", choices=ElementsOf("TSshKeyType"), text="Type of SSH keys")
 SSH_KEY_BITS = Value("--ssh-key-bits", dest="ssh_key_bits", type="int", metavar="BITS", text="Length of SSH keys")
 
@@ -72,17 +69,21 @@ DEFAULT_IALLOCATOR_PARAMS = Value(
     " '' clears",
 )  # fmt: skip
 
-# Settings that a cluster of 3.1 may have and that this release keeps without using them.
-INSTALL_IMAGE = Value("--install-image", dest="install_image", text="Image in which OS scripts run").Hidden()
-ZEROING_IMAGE = Value("--zeroing-image", dest="zeroing_image", text="Image that zeroes free disk space").Hidden()
+ZEROING_IMAGE = Value(
+    "--zeroing-image", dest="zeroing_image", metavar="FILE-OR-URL",
+    text="Image of the system that overwrites the unused space of disks for gnt-backup export with --zero-free-space",
+)  # fmt: skip
 COMPRESSION_TOOLS = Value(
-    "--compression-tools", dest="compression_tools", type="names", metavar="TOOL,...", text="Compression programs"
-).Hidden()
-SET_KEPT = (INSTALL_IMAGE, ZEROING_IMAGE, COMPRESSION_TOOLS)
+    "--compression-tools", dest="compression_tools", type="names", metavar="TOOL,...",
+    text="Programs that may compress disks on their way to other nodes; '' allows gzip, gzip-fast and gzip-slow",
+)  # fmt: skip
+# A setting that a cluster of 3.1 may have and that this release keeps without using it.
+INSTALL_IMAGE = Value("--install-image", dest="install_image", text="Image in which OS scripts run").Hidden()
 
 # What init and modify have in common, but for the common sets of parameters.
 SET_SETTINGS = (
     CANDIDATE_POOL_SIZE, ENABLED_HYPERVISORS, ENABLED_DISK_TEMPLATES, o.MAC_PREFIX, MASTER_NETDEV, MASTER_NETMASK,
     EXTERNAL_MIP_SCRIPT, VG_NAME, DRBD_HELPER, PREALLOC_WIPE, UID_POOL, FILE_STORAGE_DIR, SHARED_FILE_STORAGE_DIR,
-    USER_SHUTDOWN, MAINTAIN_NODE_HEALTH, DEFAULT_IALLOCATOR, DEFAULT_IALLOCATOR_PARAMS, *SET_KEPT,
+    USER_SHUTDOWN, MAINTAIN_NODE_HEALTH, DEFAULT_IALLOCATOR, DEFAULT_IALLOCATOR_PARAMS, ZEROING_IMAGE,
+    COMPRESSION_TOOLS, INSTALL_IMAGE,
 )  # fmt: skip

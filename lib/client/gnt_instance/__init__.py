@@ -21,6 +21,7 @@ PROGRAM = Program(
         "list-tags",
         "migrate",
         "modify",
+        "move",
         "reboot",
         "recreate-disks",
         "reinstall",

@@ -513,6 +513,8 @@ $ gnt-cluster modify --add-uids=5-1
 = 1
 $ gnt-cluster modify --reserved-lvs= --compression-tools=
 > OP_CLUSTER_SET_PARAMS {"compression_tools":["gzip","gzip-fast","gzip-slow"],"reserved_lvs":[]}
+$ gnt-cluster modify --zeroing-image=/srv/images/zeroing.img --compression-tools=gzip,lzop
+> OP_CLUSTER_SET_PARAMS {"compression_tools":["gzip","lzop"],"zeroing_image":"/srv/images/zeroing.img"}
 $ gnt-cluster modify --reserved-lvs=root\\,x,swap
 > OP_CLUSTER_SET_PARAMS {"reserved_lvs":["root,x","swap"]}
 $ gnt-cluster modify --ipolicy-vcpu-ratio=3.5 --ipolicy-disk-templates=plain,drbd --ipolicy-std-specs=memory-size=1g

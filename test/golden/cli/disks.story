@@ -187,6 +187,8 @@ Commands:
  list-tags        - List the tags of an instance
  migrate          - Move a running instance to another node without stopping it
  modify           - Change parameters, disks and NICs of an instance
+ move             - Stop an instance and move it to another node by copying its
+                    disks
  reboot           - Restart instances
  recreate-disks   - Create the lost disks of a stopped instance again, empty
  reinstall        - Install the operating system again on stopped instances;

@@ -446,3 +446,51 @@ There were 1 errors during the creation.
 ! Failed to submit job: queue is full
 = 1
 > OP_INSTANCE_MULTI_ALLOC {"instances":[{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[{"size":"1g"}],"nics":[{}],"instance_name":"new1","os_type":"noop","disk_template":"plain"},{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[],"nics":[],"instance_name":"new2","os_type":"noop","disk_template":"diskless","beparams":{"maxmem":512}}]}
+
+# Disks that only one node has
+$ gnt-instance move web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Target node must be specified
+! name it with -n NODE
+= 1
+$ gnt-instance move -n node2 web
+! Instance web will be stopped while its disks are copied to node node2.
+! The old disks will be deleted afterwards. Continue?
+! No terminal to ask on; assuming 'n'. With --force nothing is asked.
+= 1
+% answers n
+$ gnt-instance move -n node2 web
+| Instance web will be stopped while its disks are copied to node node2.
+| The old disks will be deleted afterwards. Continue?
+| y/[n]/?:
+= 1
+% answers y
+$ gnt-instance move --node=node2 web
+| Instance web will be stopped while its disks are copied to node node2.
+| The old disks will be deleted afterwards. Continue?
+| y/[n]/?:
+> OP_INSTANCE_MOVE {"instance_name":"web","target_node":"node2"}
+% log OP_INSTANCE_MOVE Disk 0: 50%
+$ gnt-instance move -f -n node2 --compress=gzip --shutdown-timeout=5 --ignore-consistency --ignore-ipolicy web
+Tue Nov 14 22:13:21 2023 Disk 0: 50%
+> OP_INSTANCE_MOVE {"compress":"gzip","ignore_consistency":true,"ignore_ipolicy":true,"instance_name":"web","shutdown_timeout":5,"target_node":"node2"}
+$ gnt-instance move --force --submit --print-jobid --dry-run --priority=low -n node2 web
+1050
+! JobID: 1050
+> OP_INSTANCE_MOVE {"dry_run":true,"instance_name":"web","priority":10,"target_node":"node2"}
+% fail OP_INSTANCE_MOVE ["OpPrereqError", ["Instance web.example.org has disks on two nodes", "wrong_input"]]
+$ gnt-instance move -f -n node2 web
+Tue Nov 14 22:13:21 2023 Disk 0: 50%
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Instance web.example.org has disks on two nodes
+= 1
+> OP_INSTANCE_MOVE {"instance_name":"web","target_node":"node2"}
+$ gnt-instance move -f -n node2 -I hail web
+! Usage
+! =====
+!   gnt-instance move [options...] <instance>
+!
+! gnt-instance: error: no such option: -I
+= 2
