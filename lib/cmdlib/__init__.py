@@ -60,6 +60,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
     "disk.grow": ("OpInstanceGrowDisk",),
     "instance.life": ("OpInstanceRemove", "OpInstanceRename", "OpInstanceReinstall"),
     "instance.moving.migrate": ("OpInstanceFailover", "OpInstanceMigrate"),
+    "instance.moving.move": ("OpInstanceMove",),
     "instance.multi_alloc": ("OpInstanceMultiAlloc",),
     "instance.modify": ("OpInstanceSetParams",),
     "disk.recreate": ("OpInstanceRecreateDisks",),

@@ -2,7 +2,7 @@
 
 Tests prepare it and look at it from outside; nothing here answers a call by itself.  What the seams allow can be broken:
 ``faults`` lets calls fail, ``before`` is called when one arrives, ``Stop`` ends the daemon, ``answers`` has what a node
-of another release or a broken one would reply.
+of another release or a broken one would reply, ``stand_ins`` procedures whose programs are played (``support.transferring``).
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ class SimNode:
         self.renamed: list[str] = []
         self.copied: list[tuple[str, str]] = []
         self.ssh_names: dict[str, str] = {}
+        self.stand_ins: dict[str, Callable[..., Any]] = {}
         self.lvm: StandInLvm
         self._wiped: dict[str, int] = {}
         self._network = network
@@ -290,7 +291,8 @@ class SimNode:
     def _Noded(self) -> None:
         own = self.NewStore()
         runtime.Thread(_AcceptAll, "accept", (runtime.ListenTcp("", NodedPort()),)).start()
-        handlers = {name: self._Watched(name, handler) for name, handler in noded.NodeHandlers(own).items()}
+        served = {**noded.NodeHandlers(own), **self.stand_ins}
+        handlers = {name: self._Watched(name, handler) for name, handler in served.items()}
         ServeCalls(self._network, Dispatcher(handlers, own))
 
     def _Watched(self, name: str, handler: Callable[..., Any]) -> Callable[..., Any]:

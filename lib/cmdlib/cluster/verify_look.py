@@ -103,6 +103,8 @@ class GroupLook:
         self._CheckStates(snapshot, images)
         self._CheckDisks(snapshot, names, images)
         verify_storage.CheckFiles(report, snapshot, self.instances, answers)
+        former = verify_storage.FormerHomes(snapshot, members, answers)
+        verify_storage.CheckFormerHomes(report, snapshot, verify_storage.AskForFolders(self.rpc, snapshot, former))
         verify_tags.CheckExclusion(report, snapshot, members)
         if "nplusone_mem" not in self._op.skip_checks:
             report.Heading("Verifying N+1 Memory redundancy")
@@ -195,7 +197,7 @@ class GroupLook:
         }
         request.update(verify_lvm.Questions(snapshot, members))
         request.update(verify_drbd.Questions(cluster))
-        request.update(verify_storage.Questions(snapshot, self.instances))
+        request.update(verify_storage.Questions(snapshot, self.instances, members))
         request.update(self._about_keys)
         if cluster.modify_ssh_setup:
             request["nodelist"] = [

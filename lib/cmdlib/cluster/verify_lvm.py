@@ -9,6 +9,7 @@ from typing import Any
 
 from ganeti import objects, params
 from ganeti.cmdlib import lvmchecks
+from ganeti.cmdlib.cluster import verify_storage
 from ganeti.cmdlib.cluster.verify_nodes import NodeImage
 from ganeti.cmdlib.cluster.verify_report import GROUP, INSTANCE, NODE, Report
 from ganeti.params import disk as disk_params
@@ -119,6 +120,9 @@ def _Stray(snapshot: objects.Snapshot, name: str, wanted: Mapping[str, objects.D
             " it until verify reports nothing else about that disk, as it may be the last complete copy; then run"
             f" 'lvremove {name}' there"
         )
+    elsewhere = [snapshot.disks[uuid] for uuid in snapshot.Users("volume", name) if uuid in snapshot.disks]
+    if elsewhere:
+        return verify_storage.LeftBehind(snapshot, f"volume {name} is unknown", elsewhere[0], f"lvremove {name}")
     return (
         f"volume {name} is unknown: it belongs to no disk of the cluster; if nobody needs it, run 'lvremove {name}'"
         " there; if it is to stay, reserve it (--reserved-lvs of gnt-cluster modify)"

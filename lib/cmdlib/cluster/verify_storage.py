@@ -12,7 +12,7 @@ from ganeti.cmdlib.cluster.verify_report import INSTANCE, Report
 from ganeti.params import disk as disk_params
 
 if TYPE_CHECKING:
-    from ganeti.rpc import RpcRunner
+    from ganeti.rpc import RpcResult, RpcRunner
 
 _LOCAL_STATES = {constants.LDS_SYNC: "being synchronized", constants.LDS_FAULTY: "faulty"}
 # Disks that exist in the same way whether they are in use or not.
@@ -95,50 +95,137 @@ def CheckDisks(
         report.ErrorIf(finding.problem, code, INSTANCE, finding.instance.name, text)
 
 
-def Questions(snapshot: objects.Snapshot, instances: Iterable[objects.Instance]) -> dict[str, Any]:
-    """Return what the primary nodes are asked about files: {} where no disks are files."""
-    tops = [
-        getattr(snapshot.cluster, template.directory)
+def Questions(
+    snapshot: objects.Snapshot, instances: Iterable[objects.Instance], members: Iterable[objects.Node]
+) -> dict[str, Any]:
+    """Return what nodes are asked about files: {} where no disks are files.
+
+    Primary nodes list the directories of their instances, all ``members`` those in which such directories are.
+    """
+    tops = {
+        str(top)
         for name, template in disk_params.TEMPLATES.items()
         if template.name_in_path and template.directory and name in snapshot.cluster.enabled_disk_templates
-    ]
-    if not any(tops):
+        if (top := getattr(snapshot.cluster, template.directory))
+    }
+    if not tops:
         return {}
-    wanted: dict[str, set[str]] = {}
+    wanted: dict[str, set[str]] = {node.name: set(_OwnTops(snapshot)) for node in members if node.vm_capable}
     for inst in instances:
         # A conversion makes the new files where none of the disks is yet.
-        folders = {posixpath.join(top, str(inst.name)) for top in tops if top}
+        folders = {posixpath.join(top, str(inst.name)) for top in tops}
         folders.update(posixpath.dirname(path) for path in _Paths(snapshot.InstanceDisks(inst)))
         wanted.setdefault(snapshot.NodeName(str(inst.primary_node)), set()).update(folders)
     return {_FILES: {name: sorted(folders) for name, folders in wanted.items()}}
 
 
+def _OwnTops(snapshot: objects.Snapshot) -> set[str]:
+    """Return the directories, each node's own, that have one for each instance with files there."""
+    own = disk_params.With(name_in_path=True, copyable=True)
+    tops = {str(getattr(snapshot.cluster, str(disk_params.TEMPLATES[name].directory))) for name in own}
+    disks = [disk for disk in snapshot.disks.values() if disk.dev_type in own and snapshot.DiskOwner(disk.uuid)]
+    tops.update(posixpath.dirname(posixpath.dirname(path)) for path in _Paths(disks))
+    return tops - {"", "/"}
+
+
+def FormerHomes(
+    snapshot: objects.Snapshot, members: Iterable[objects.Node], answers: Mapping[str, Any]
+) -> dict[str, list[str]]:
+    """Return {node uuid: directories there of instances that have another primary node}; what is in them was not asked yet."""
+    found: dict[str, list[str]] = {}
+    for node in members:
+        listed = _Listed(answers.get(node.uuid))
+        for top in _OwnTops(snapshot) & listed.keys():
+            there = [snapshot.InstanceByName(name) for name in listed[top]]
+            folders = [
+                posixpath.join(top, str(inst.name))
+                for inst in there
+                if inst is not None and inst.primary_node != node.uuid
+            ]
+            if folders:
+                found.setdefault(node.uuid, []).extend(folders)
+    return found
+
+
+def AskForFolders(rpc: RpcRunner, snapshot: objects.Snapshot, folders: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Ask nodes, by uuid, for what is in these directories."""
+    if not folders:
+        return {}
+    request = {_FILES: {snapshot.NodeName(uuid): names for uuid, names in folders.items()}}
+    answers: dict[str, Any] = rpc.call_node_verify(sorted(folders), request, snapshot.cluster.cluster_name, {})
+    return answers
+
+
+def _Listed(result: Any) -> dict[str, list[str]]:
+    return {} if result is None or result.fail_msg else result.payload.get(_FILES) or {}
+
+
 def CheckFiles(
     report: Report, snapshot: objects.Snapshot, instances: Iterable[objects.Instance], answers: Mapping[str, Any]
 ) -> None:
-    """Report files in the directories of instances that are nobody's, such as the copies of a conversion that was cut off.
-
-    A file with the name of a disk is that disk's, wherever it lies: a change of the instance's name, or detaching, may have been cut
-    off.
+    """Report files in the directories of instances on their primary nodes that are nobody's, such as the copies of a
+    conversion that was cut off.
     """
-    known = {posixpath.basename(path) for path in _Paths(snapshot.disks.values())}
+    by_name = _ByName(snapshot)
     for inst in instances:
-        result = answers.get(str(inst.primary_node))
-        if result is None or result.fail_msg:
-            continue
-        for folder, names in sorted((result.payload.get(_FILES) or {}).items()):
-            if posixpath.basename(folder) != inst.name:
-                continue
-            for name in names:
-                path = shlex.quote(posixpath.join(folder, name))
-                report.ErrorIf(
-                    name not in known,
-                    "ENODEORPHANLV",
-                    INSTANCE,
-                    inst.name,
-                    f"{path} on node {result.node_name} belongs to no disk of the cluster: it may be left over from a job that"
-                    f" was cut off, such as a conversion; if nobody needs it, run 'rm -r {path}' there",
-                )
+        result: Any = answers.get(str(inst.primary_node))
+        for folder, names in sorted(_Listed(result).items()):
+            if posixpath.basename(folder) == inst.name:
+                for name in names:
+                    _CheckFile(report, snapshot, inst, by_name, result, posixpath.join(folder, name))
+
+
+def CheckFormerHomes(report: Report, snapshot: objects.Snapshot, answers: Mapping[str, Any]) -> None:
+    """Report the files that a move which was cut off has left where an instance is not, or not yet."""
+    by_name = _ByName(snapshot)
+    for _, result in sorted(answers.items()):
+        for folder, names in sorted(_Listed(result).items()):
+            inst = snapshot.InstanceByName(posixpath.basename(folder))
+            if inst is not None:
+                for name in names:
+                    _CheckFile(report, snapshot, inst, by_name, result, posixpath.join(folder, name))
+
+
+def _ByName(snapshot: objects.Snapshot) -> dict[str, objects.Disk]:
+    disks = [disk for disk in snapshot.disks.values() if not disk.forthcoming and disk_params.Of(disk).name_in_path]
+    return {posixpath.basename(disk_params.Of(disk).Place(disk)): disk for disk in disks}
+
+
+def _CheckFile(
+    report: Report,
+    snapshot: objects.Snapshot,
+    inst: objects.Instance,
+    by_name: Mapping[str, objects.Disk],
+    result: RpcResult,
+    path: str,
+) -> None:
+    """Report a file that is no disk's on this node.
+
+    One with the name of a disk is that disk's, wherever it lies on the disk's node: a change of the instance's name, or
+    detaching, may have been cut off.
+    """
+    disk, shown = by_name.get(posixpath.basename(path)), shlex.quote(path)
+    text = (
+        f"{shown} on node {result.node_name} belongs to no disk of the cluster: it may be left over from a job that"
+        f" was cut off, such as a conversion; if nobody needs it, run 'rm -r {shown}' there"
+    )
+    if disk is not None:
+        if not disk.nodes or result.node in disk.nodes:
+            return
+        text = LeftBehind(snapshot, f"{shown} on node {result.node_name} is unknown", disk, f"rm {shown}")
+    report.Error("ENODEORPHANLV", INSTANCE, inst.name, text)
+
+
+def LeftBehind(snapshot: objects.Snapshot, what: str, disk: objects.Disk, removal: str) -> str:
+    """Return what is said of storage with the name of a disk, on a node where that disk is not."""
+    owner = snapshot.DiskOwner(disk.uuid)
+    inst = snapshot.instances[owner] if owner is not None else None
+    whose = f"disk {disk.uuid}" if inst is None else f"disk/{inst.disks.index(disk.uuid)} of instance {inst.known_as}"
+    where = " and ".join(snapshot.NodeName(uuid) for uuid in disk.nodes)
+    return (
+        f"{what}: {whose}, which has this name, is on {where}, so a job that was cut off, such as a move, has left it. Keep"
+        f" it until verify reports nothing else about that disk; then run '{removal}' there"
+    )
 
 
 def _Paths(disks: Iterable[objects.Disk]) -> list[str]:

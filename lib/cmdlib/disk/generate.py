@@ -11,7 +11,7 @@ from ganeti import constants, errors, objects, params
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.common import Invalid
 from ganeti.params import disk as disk_params
-from ganeti.params import nd
+from ganeti.params import nd, units
 from ganeti.params.disk import DiskPlan, DiskRequest
 from ganeti.utils.text import ParseUnit, Repeated
 
@@ -208,25 +208,30 @@ def SpaceNeeded(snapshot: objects.Snapshot, template: str, requests: Iterable[Di
     return needed
 
 
-def CheckFreeSpace(lu: LogicalUnit, nodes: Sequence[str], needed: Mapping[str, int]) -> None:
-    """Check that every node has room in every volume group; with exclusive storage spindles count instead."""
+def CheckFreeSpace(
+    lu: LogicalUnit, nodes: Sequence[str], needed: Mapping[str, int], kind: str = constants.ST_LVM_VG
+) -> None:
+    """Check that every node has room in every volume group, or storage unit of another kind.
+
+    With exclusive storage spindles count instead.
+    """
     if not needed:
         return
-    units = [(constants.ST_LVM_VG, vg) for vg in needed]
-    for result in lu.rpc.call_node_info(list(nodes), units, None).values():
+    what, short = ("volume group", "vg") if kind == constants.ST_LVM_VG else (units.Of(kind).text.lower(),) * 2
+    for result in lu.rpc.call_node_info(list(nodes), [(kind, unit) for unit in needed], None).values():
         result.Raise(f"Cannot get current information from node {result.node_name}", prereq=True)
         free = {entry["name"]: entry["storage_free"] for entry in result.payload[1]}
-        for vg, amount in needed.items():
-            if not isinstance(free.get(vg), int):
+        for unit, amount in needed.items():
+            if not isinstance(free.get(unit), int):
                 raise errors.OpPrereqError(
-                    f"Node {result.node_name} did not report the free space of volume group '{vg}'; is it there?"
-                    f" 'gnt-node list-storage --storage-type={constants.ST_LVM_VG} {result.node_name}' lists its volume groups",
+                    f"Node {result.node_name} did not report the free space of {what} '{unit}'; is it there?"
+                    f" 'gnt-node list-storage --storage-type={kind} {result.node_name}' lists what it has",
                     errors.ECODE_ENVIRON,
                 )
-            if free[vg] < amount:
+            if free[unit] < amount:
                 raise errors.OpPrereqError(
-                    f"Not enough disk space on target node {result.node_name} vg {vg}: required {amount} MiB,"
-                    f" available {free[vg]} MiB",
+                    f"Not enough disk space on target node {result.node_name} {short} {unit}: required {amount} MiB,"
+                    f" available {free[unit]} MiB",
                     errors.ECODE_NORES,
                 )
 

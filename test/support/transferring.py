@@ -1,0 +1,125 @@
+"""Transfers of disks between simulated nodes: the programs at both ends are played, as the nodes' procedures show them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+from simulated.disk import File
+
+from ganeti import errors
+from ganeti.backend import wire
+from ganeti.storage import tree
+from support.master import Master
+from support.simnode import SimNode
+
+_FIRST_PORT = 20000
+
+
+@dataclasses.dataclass
+class _Program:
+    """One end; ``looks``: how many more looks it runs."""
+
+    node: SimNode
+    component: str
+    path: str
+    options: dict[str, Any]
+    port: int | None = None
+    peer: _Program | None = None
+    looks: int = 0
+    ended: int | None = None
+    error: str | None = None
+
+    @property
+    def content(self) -> File:
+        found = self.node.machine.disk.Find(self.path)
+        assert isinstance(found, File), self.path
+        return found
+
+
+class Transfers:
+    """Plays the programs of all nodes; a transfer copies what one device holds to the other.
+
+    ``looks``: after so many looks at it a sending program ends; ``failing``: component -> why its sending program fails then;
+    ``done``: (sending node, receiving node, component, compression) of each transfer that succeeded.
+    """
+
+    def __init__(self, master: Master, looks: int = 2):
+        self.looks = looks
+        self.failing: dict[str, str] = {}
+        self.done: list[tuple[str, str, str, str]] = []
+        self.programs: dict[str, _Program] = {}
+        self._count = 0
+        for node in master.all:
+            for name, procedure in (
+                ("import_start", self._Receive),
+                ("export_start", self._Send),
+                ("impexp_status", self._Report),
+                ("impexp_abort", self._Abort),
+                ("impexp_cleanup", self._CleanUp),
+            ):
+                node.stand_ins[name] = functools.partial(procedure, node)
+            node.Stop()
+            node.Start()
+
+    def _Add(self, program: _Program, kind: str) -> str:
+        self._count += 1
+        name = f"{kind}-{program.component}-{self._count}"
+        self.programs[name] = program
+        return name
+
+    def _Receive(self, node: SimNode, opts: Any, _instance: Any, component: str, dest: Any) -> str:
+        return self._Add(_Program(node, component, _Path(dest), opts, _FIRST_PORT + self._count), "import")
+
+    def _Send(self, node: SimNode, opts: Any, host: str, port: int, _instance: Any, component: str, source: Any) -> str:
+        [peer] = [one for one in self.programs.values() if one.port == port and host == one.node.secondary_address]
+        assert (opts["magic"], opts["compress"]) == (peer.options["magic"], peer.options["compress"])
+        return self._Add(_Program(node, component, _Path(source), opts, peer=peer, looks=self.looks), "export")
+
+    def _Report(self, _node: SimNode, names: list[str]) -> list[Any]:
+        return [self._Status(self.programs.get(name)) for name in names]
+
+    def _Status(self, program: _Program | None) -> dict[str, Any] | None:
+        if program is None:
+            return None
+        if program.peer is not None and program.ended is None:
+            self._Proceed(program, program.peer)
+        return {
+            "listen_port": program.port,
+            "connected": True,
+            "exit_status": program.ended,
+            "error_message": program.error,
+            "recent_output": [],
+        }
+
+    def _Proceed(self, source: _Program, target: _Program) -> None:
+        source.looks -= 1
+        if source.looks > 0:
+            return
+        source.error = self.failing.get(source.component)
+        source.ended = 1 if source.error else 0
+        if not target.node.noded.alive:
+            source.ended, source.error = 1, "connection reset by peer"
+        elif not source.error:
+            target.content.data = source.content.data
+            target.ended = 0
+            self.done.append((source.node.name, target.node.name, source.component, source.options["compress"]))
+
+    def _Abort(self, _node: SimNode, name: str) -> None:
+        program = self.programs[name]
+        if program.ended is None:
+            program.ended, program.error = 1, "ended by a signal"
+
+    def _CleanUp(self, _node: SimNode, name: str) -> None:
+        self.programs.pop(name, None)
+
+
+def _Path(end: Any) -> str:
+    """Return the path of a disk that is set up on this node."""
+    kind, (disk,) = end
+    if kind != "raw":
+        raise errors.RpcCallError(f"{kind} is not played here")
+    path = tree.FindOrFail(wire.Disk(disk)).dev_path
+    assert path is not None
+    return path
