@@ -22,7 +22,7 @@ def LvList(vg_name: Sequence[str]) -> dict[str, list[Any]]:
 
 def VgList() -> dict[str, float]:
     """vg_list: {group: MiB}."""
-    return {vg.name: vg.size for vg in lvmtools.Groups().values()}
+    return lvmtools.GroupSizes()
 
 
 def NodeVolumes() -> list[dict[str, str]]:

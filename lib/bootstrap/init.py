@@ -15,7 +15,6 @@ from ganeti.bootstrap import daemons, keys, storagedirs
 from ganeti.bootstrap.settings import Settings
 from ganeti.cmdlib import masterscript
 from ganeti.cmdlib.cluster import valuechecks
-from ganeti.cmdlib.lvmchecks import MIN_VG_SIZE
 from ganeti.config.values import NormalizeMACPrefix
 from ganeti.params import be, disk, hv, ipolicy, nd, nic
 from ganeti.rpc import resolver
@@ -117,7 +116,7 @@ def _Storage(settings: Settings) -> tuple[str | None, str | None]:
     if vg_name:
         valuechecks.CheckVolumeGroup(vg_name)
     if vg_name and lvm:
-        storagedirs.CheckVolumeGroup(vg_name, MIN_VG_SIZE)
+        storagedirs.CheckVolumeGroup(vg_name)
     helper = settings.drbd_helper
     helped = sorted(templates & disk.With(helper=True))
     if helped:

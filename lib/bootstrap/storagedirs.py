@@ -6,45 +6,39 @@ import os
 
 from ganeti import errors, pathutils, runtime
 from ganeti.bootstrap.settings import Settings
+from ganeti.cmdlib import drbdchecks, lvmchecks
 from ganeti.params.disk import TEMPLATES
 from ganeti.storage import paths
+from ganeti.storage.utilities import drbdtools, lvmtools
 
-_HELPER_FILE = "/sys/module/drbd/parameters/usermode_helper"
 
-
-def CheckVolumeGroup(name: str, minimum: int) -> None:
-    """Raise OpPrereqError unless the group is there and has ``minimum`` MiB."""
-    result = runtime.RunCmd(["vgs", "--noheadings", "--nosuffix", "--units=m", "-o", "vg_size", name], timeout=60)
-    if result.failed:
-        raise errors.OpPrereqError(
-            f"Volume group '{name}' is missing on this node ({result.stderr.strip() or result.fail_reason}); create it, name"
-            " another with --vg-name, or choose --enabled-disk-templates without plain and drbd",
-            errors.ECODE_ENVIRON,
-        )
+def CheckVolumeGroup(name: str) -> None:
+    """Raise OpPrereqError unless this node can use the group: what disks will use judges it, as in a cluster that exists."""
+    advice = lvmchecks.HowToMake(name)
+    another = "name another one with --vg-name, or choose --enabled-disk-templates without those that need LVM"
     try:
-        size = float(result.stdout.strip())
-    except ValueError as err:
-        raise errors.OpPrereqError(
-            f"Size of volume group '{name}' cannot be read: {result.stdout!r}", errors.ECODE_ENVIRON
-        ) from err
-    if size < minimum:
-        raise errors.OpPrereqError(
-            f"Volume group '{name}' has {size:.0f} MiB, {minimum} are needed", errors.ECODE_NORES
-        )
+        problem = lvmchecks.GroupProblem(name, lvmtools.GroupSizes())
+    except errors.BlockDeviceError as err:
+        problem, advice = str(err), "repair LVM"
+    if problem:
+        raise errors.OpPrereqError(f"On this node: {problem}", errors.ECODE_ENVIRON, hint=f"{advice}; or {another}")
 
 
 def CheckDrbdHelper(helper: str) -> None:
-    """Raise OpPrereqError unless the DRBD module of this node calls this helper."""
+    """Raise OpPrereqError unless this node has a DRBD module that can be used and calls this helper."""
+    without = "or choose --enabled-disk-templates without drbd"
     try:
-        found = runtime.ReadText(_HELPER_FILE, 4096).strip()
-    except OSError as err:
+        drbdtools.LoadedVersion()
+        found = drbdtools.Helper()
+    except errors.BlockDeviceError as err:
+        raise errors.OpPrereqError(f"Template drbd is enabled: {err}", errors.ECODE_ENVIRON, hint=without) from err
+    problem = drbdchecks.HelperProblem(found, helper)
+    if problem:
         raise errors.OpPrereqError(
-            "Template drbd is enabled, but the DRBD module is not loaded on this node: load it with"
-            f" usermode_helper={helper}, or choose --enabled-disk-templates without drbd",
-            errors.ECODE_ENVIRON,
-        ) from err
-    if found != helper:
-        raise errors.OpPrereqError(f"The DRBD module of this node calls {found}, not {helper}", errors.ECODE_STATE)
+            f"On this node: {problem}",
+            errors.ECODE_STATE,
+            hint=f"or make it the cluster's with --drbd-usermode-helper={found}, {without}",
+        )
 
 
 _DEFAULTS = {

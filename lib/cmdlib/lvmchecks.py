@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ganeti import pathutils
+
 MIN_VG_SIZE = 20480  # MiB
 PV_LIST, SHARED_PVS = "pvlist", "exclusive-pvs"
 REPLACED = "_replaced-"
@@ -22,6 +24,13 @@ def GroupProblem(name: str, groups: Mapping[str, float]) -> str | None:
     if size < MIN_VG_SIZE:
         return f"volume group '{name}' too small ({MIN_VG_SIZE} MiB required, {size:.0f} MiB found)"
     return None
+
+
+def HowToMake(name: str) -> str:
+    return (
+        f"make the volume group there with '{pathutils.TOOLS_DIR}/lvmstrap --vg-name={name} --alldisks create' or extend it"
+        " with 'vgextend'"
+    )
 
 
 def SizesDiffer(smallest: float, biggest: float) -> bool:

@@ -22,8 +22,9 @@ from ganeti.cmdlib.cluster import values as changes
 from ganeti.cmdlib.cluster.life import ActivateMasterIp, DeactivateMasterIp
 from ganeti.cmdlib.common import ShareAll
 from ganeti.cmdlib.distribute import RedistributeAncillaryFiles
+from ganeti.cmdlib.drbdchecks import HelperProblem
 from ganeti.cmdlib.instance.base import CheckHvOnNodes, CheckOs
-from ganeti.cmdlib.lvmchecks import GroupProblem
+from ganeti.cmdlib.lvmchecks import GroupProblem, HowToMake
 from ganeti.config.draft import Draft
 from ganeti.params import disk
 from ganeti.utils.text import NiceSort
@@ -152,8 +153,7 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
                 problems[result.node_name] = problem
         _RejectProblems(
             problems,
-            f"make the volume group there with '{pathutils.TOOLS_DIR}/lvmstrap --vg-name={name} --alldisks create', extend"
-            " it with 'vgextend', or exclude the node with 'gnt-node modify --vm-capable=no NODE'",
+            f"{HowToMake(name)}, or exclude the node with 'gnt-node modify --vm-capable=no NODE'",
         )
         if results and all(result.fail_msg for result in results):
             raise errors.OpPrereqError(
@@ -171,8 +171,8 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
         for result in self.rpc.call_drbd_helper(self._Online(vm_capable=True)).values():
             if result.fail_msg:
                 problems[result.node_name] = f"the drbd helper could not be read: {result.fail_msg}"
-            elif result.payload != helper:
-                problems[result.node_name] = f"drbd helper is {result.payload}, not {helper}"
+            elif problem := HelperProblem(result.payload, helper):
+                problems[result.node_name] = problem
         _RejectProblems(
             problems,
             "load the module with the same option on every node ('modprobe drbd usermode_helper="

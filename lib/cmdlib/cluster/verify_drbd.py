@@ -9,6 +9,7 @@ from typing import Any
 from ganeti import objects
 from ganeti.cmdlib.cluster.verify_nodes import NodeImage
 from ganeti.cmdlib.cluster.verify_report import NODE, Report
+from ganeti.cmdlib.drbdchecks import HelperProblem
 from ganeti.params import disk as disk_params
 
 # The node puts the reason in place of the version if it cannot use DRBD.
@@ -58,13 +59,9 @@ def _HelperProblem(answer: Any, wanted: str) -> str | None:
     fine, found = answer
     if not fine:
         return f"the DRBD usermode helper cannot be read: {found}; is the module loaded? 'modprobe drbd' loads it"
-    if found == wanted:
-        return None
-    return (
-        f"the DRBD usermode helper is {found}, not {wanted}: DRBD would call a wrong program; set it there with"
-        f" 'echo {wanted} > /sys/module/drbd/parameters/usermode_helper' and in the options of the module, or make it"
-        f" that of the cluster with 'gnt-cluster modify --drbd-usermode-helper={found}'"
-    )
+    problem = HelperProblem(found, wanted)
+    own = f", or make it that of the cluster with 'gnt-cluster modify --drbd-usermode-helper={found}'"
+    return problem and problem + own
 
 
 def _CheckMinors(report: Report, image: NodeImage, snapshot: objects.Snapshot, in_use: frozenset[int]) -> None:

@@ -358,6 +358,11 @@ def Groups() -> dict[str, Group]:
     return looks.Once("vgs", _LookForGroups)
 
 
+def GroupSizes() -> dict[str, float]:
+    """Return the MiB of each volume group that can be written to; raises as ``Groups``."""
+    return {vg.name: vg.size for vg in Groups().values()}
+
+
 def _LookForGroups() -> dict[str, Group]:
     groups = ParseVgs(_Look(BuildListVgs()))
     names = [vg.name for vg in groups]

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from simulated import Invocation, World
 from simulated.machine import Machine
+from support.standindrbd import Links, StandInDrbd
+from support.standinlvm import StandInLvm
 
 from ganeti import errors, pathutils, runtime, ssh
 from ganeti.bootstrap import init
@@ -91,3 +93,66 @@ def test_with_values_that_can_be_it_begins(scene: Scene) -> None:
     with pytest.raises(errors.OpExecError, match="stop-all"):
         scene.Init()
     assert scene.begun == ["stop-all"]
+
+
+@pytest.fixture(name="lvm")
+def _Lvm(scene: Scene) -> StandInLvm:
+    lvm = StandInLvm(scene.machine)
+    lvm.AddPv("/dev/sda", "data", 50000)
+    lvm.AddPv("/dev/sdb", "small", 20479)
+    return lvm
+
+
+def _Refused(scene: Scene, **changes: Any) -> tuple[str, str]:
+    with pytest.raises(errors.OpPrereqError) as found:
+        scene.Init(**changes)
+    assert scene.begun == []
+    return str(found.value.args[0]), str(found.value.hint)
+
+
+def test_a_volume_group_is_judged_as_in_a_cluster_that_exists(scene: Scene, lvm: StandInLvm) -> None:
+    missing, hint = _Refused(scene, enabled_disk_templates=["plain"])
+    assert missing == "On this node: volume group 'xenvg' missing; this node has data, small"
+    assert f"'{pathutils.TOOLS_DIR}/lvmstrap --vg-name=xenvg --alldisks create'" in hint and "--vg-name" in hint
+    small, _ = _Refused(scene, enabled_disk_templates=["plain"], vg_name="small")
+    assert small == "On this node: volume group 'small' too small (20480 MiB required, 20479 MiB found)"
+    with pytest.raises(errors.OpExecError, match="stop-all"):
+        scene.Init(enabled_disk_templates=["plain"], vg_name="data")
+    # A group that only reads, as one whose disks are write-protected, is none that disks can lie in.
+    scene.machine.programs["vgs"] = lambda invocation: invocation.Print("  data|50000|rz--n-|50000\n") or 0
+    scene.begun.clear()
+    assert _Refused(scene, enabled_disk_templates=["plain"], vg_name="data")[0].startswith(
+        "On this node: volume group 'data' missing"
+    )
+
+
+def test_lvm_that_cannot_be_asked_is_not_a_missing_group(scene: Scene, lvm: StandInLvm) -> None:
+    scene.machine.programs["vgs"] = lambda invocation: invocation.Complain("  Metadata is damaged\n") or 5
+    text, hint = _Refused(scene, enabled_disk_templates=["plain"], vg_name="data")
+    assert "LVM cannot be asked" in text and "Metadata is damaged" in text and hint.startswith("repair LVM")
+    rows = "  data|50000|wz--n-|50000\n"
+    scene.machine.programs["vgs"] = lambda invocation: invocation.Print(rows + rows) or 0
+    assert (
+        "2 volume groups are called data on this node"
+        in _Refused(scene, enabled_disk_templates=["plain"], vg_name="data")[0]
+    )
+
+
+def test_lvm_looks_for_the_group_anywhere_but_on_guests_disks(scene: Scene, lvm: StandInLvm) -> None:
+    """A frozen mirror would hang it, and what a guest has written could look like the group."""
+    StandInDrbd(scene.machine, Links())
+    with pytest.raises(errors.OpExecError, match="stop-all"):
+        scene.Init(enabled_disk_templates=["drbd"], vg_name="data")
+    assert [argv[:3] for argv in lvm.runs] == [["vgs", "--config", 'devices/global_filter=["r|^/dev/drbd|"]']]
+
+
+def test_drbd_is_judged_as_in_a_cluster_that_exists(scene: Scene, lvm: StandInLvm) -> None:
+    absent, hint = _Refused(scene, enabled_disk_templates=["drbd"], vg_name="data")
+    assert "module is not loaded on this node" in absent and "--enabled-disk-templates" in hint
+    StandInDrbd(scene.machine, Links(), helper="/bin/false")
+    other, hint = _Refused(scene, enabled_disk_templates=["drbd"], vg_name="data")
+    assert other.startswith("On this node: the DRBD usermode helper is /bin/false, not /bin/true")
+    assert "--drbd-usermode-helper=/bin/false" in hint
+    scene.machine.Call(runtime.WriteFile, "/proc/drbd", "version: 9.1.7 (api:2/proto:110-121)\n")
+    newer, _ = _Refused(scene, enabled_disk_templates=["drbd"], vg_name="data", drbd_helper="/bin/false")
+    assert "has version 9.1.7; it must be 8.4" in newer

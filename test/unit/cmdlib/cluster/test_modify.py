@@ -311,11 +311,11 @@ def test_a_drbd_helper_that_some_nodes_do_not_have(three: Master) -> None:
             node.faults["drbd_helper"] = "no module"
         else:
             node.answers["drbd_helper"] = answer
-    found = _Refused(three, "drbd helper", errors.ECODE_ENVIRON, drbd_helper="/bin/one")
-    assert str(found.args[0]) == (
-        "Error on node 'node2.example.org': drbd helper is /bin/two, not /bin/one; Error on node 'node3.example.org': the"
-        " drbd helper could not be read: no module"
-    )
+    found = _Refused(three, "usermode helper", errors.ECODE_ENVIRON, drbd_helper="/bin/one")
+    other, unknown = str(found.args[0]).split("; Error on")
+    assert other.startswith("Error on node 'node2.example.org': the DRBD usermode helper is /bin/two, not /bin/one: ")
+    assert "'echo /bin/one > /sys/module/drbd/parameters/usermode_helper'" in other
+    assert unknown == " node 'node3.example.org': the drbd helper could not be read: no module"
     assert "modprobe drbd usermode_helper=/bin/one" in str(found.hint)
     three[1].answers["drbd_helper"] = "/bin/one"
     three.cfg.Update(three.snapshot.nodes[three.nodes[2]].Replace(offline=True))
