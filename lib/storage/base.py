@@ -104,6 +104,14 @@ class BlockDev:
         """Return what to look at when this device was not found."""
         return self.IF_MISSING
 
+    def IfLost(self, what: str) -> str:
+        """Return what to do if ``what``, such as "the file", is gone for good; a node does not know whose disk it is."""
+        number = self.disk.iv_name.removeprefix("disk/")
+        return (
+            f"If {what} is lost, so is its data: 'gnt-instance shutdown INSTANCE', then 'gnt-instance recreate-disks"
+            f" --disk={number if number.isdecimal() else 'N'} INSTANCE' makes it again, empty; restore the data from a backup"
+        )
+
     @property
     def userspace(self) -> bool:
         """Return whether hypervisors are to reach the data with a client of their own (parameter ``access``)."""

@@ -67,7 +67,7 @@ def _ShowMissing(missing: Mapping[str, Sequence[Any]], bad_nodes: Mapping[str, s
         return constants.EXIT_SUCCESS
     output.ToStdout(
         "If volumes are still missing when all nodes work again, use 'gnt-instance replace-disks -a INSTANCE' (DRBD) or"
-        " 'gnt-instance recreate-disks INSTANCE' (empty disks) for each of these instances."
+        " 'gnt-instance shutdown INSTANCE' and then 'gnt-instance recreate-disks INSTANCE' (empty disks) for each of these instances."
     )
     return constants.EXIT_FAILURE
 

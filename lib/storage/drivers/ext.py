@@ -78,9 +78,7 @@ class ProvidedVolume(NodeDevice):
 
     def Assemble(self) -> None:
         if not self.Attach():
-            raise errors.BlockDeviceError(
-                f"{self.if_missing}\nA volume that is lost is made again, empty, by 'gnt-instance recreate-disks INSTANCE'"
-            )
+            raise errors.BlockDeviceError(f"{self.if_missing}\n{self.IfLost('the volume')}")
 
     def Open(self, force: bool = False, exclusive: bool = True) -> None:
         self._Run(extprovider.OPEN, VOL_OPEN_EXCLUSIVE=exclusive)

@@ -78,12 +78,12 @@ class FileDevice(BlockDev):
             if advice:
                 raise errors.BlockDeviceError(f"{self}: {advice}")
             raise errors.BlockDeviceError(
-                f"{self}: file does not exist; is its file system mounted? (else: gnt-instance recreate-disks)"
+                f"{self}: file does not exist; {FileDevice.IF_MISSING}. {self.IfLost('the file')}"
             )
 
     @property
     def if_missing(self) -> str:
-        return self._AdviceOnName() or super().if_missing
+        return self._AdviceOnName() or f"{super().if_missing}. {self.IfLost('the file')}"
 
     def _AdviceOnName(self) -> str:
         """Return what to do where a renaming left the file in another directory; empty where it did not."""

@@ -65,7 +65,7 @@ class Image(NodeDevice):
         if result.exit_code == _GONE:
             raise errors.BlockDeviceError(
                 f"{self}: does not exist in pool {pool}, or there is no such pool; 'rbd ls -p {pool}' shows its images."
-                " An image that is lost is made again, empty, by 'gnt-instance recreate-disks INSTANCE'"
+                f" {self.IfLost('the image')}"
             )
         if result.failed:
             raise errors.BlockDeviceError(

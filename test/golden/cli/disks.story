@@ -39,7 +39,7 @@ Repair these nodes before the instances.
 Instance web.example.org has missing logical volumes:
 	broken node node1.example.org /dev/xenvg/disk0_data
 	node2.example.org /dev/xenvg/disk0_meta
-If volumes are still missing when all nodes work again, use 'gnt-instance replace-disks -a INSTANCE' (DRBD) or 'gnt-instance recreate-disks INSTANCE' (empty disks) for each of these instances.
+If volumes are still missing when all nodes work again, use 'gnt-instance replace-disks -a INSTANCE' (DRBD) or 'gnt-instance shutdown INSTANCE' and then 'gnt-instance recreate-disks INSTANCE' (empty disks) for each of these instances.
 = 1
 > OP_CLUSTER_VERIFY_DISKS {}
 % forget OP_CLUSTER_VERIFY_DISKS

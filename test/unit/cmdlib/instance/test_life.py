@@ -202,6 +202,21 @@ def test_a_file_that_stayed_under_the_old_name_is_named_with_the_command_that_mo
     assert any("file does not exist; is its file system mounted?" in text for text in filed.last.messages)
 
 
+def test_what_is_said_of_a_lost_file_brings_the_instance_back_with_an_empty_disk(filed: Master) -> None:
+    name = filed.Instance("files").name
+    filed.Run(opcodes.OpInstanceStartup(instance_name="files"))
+    filed[0].Call(runtime.RemoveTree, f"{TOP}/{name}")
+    filed.Run(opcodes.OpClusterVerifyGroup(group_name="default"))
+    [text] = [text for text in filed.last.messages if "not found on this node" in text]
+    assert name in text and text.index("copy it from inside first") < text.index("'gnt-instance shutdown INSTANCE'")
+    assert "then 'gnt-instance recreate-disks --disk=0 INSTANCE' makes it again, empty; restore the data" in text
+    with pytest.raises(errors.OpPrereqError):
+        filed.Run(opcodes.OpInstanceRecreateDisks(instance_name="files", disks=[[0, {}]]))
+    filed.Run(opcodes.OpInstanceShutdown(instance_name="files"))
+    filed.Run(opcodes.OpInstanceRecreateDisks(instance_name="files", disks=[[0, {}]]))
+    filed.Run(opcodes.OpInstanceStartup(instance_name="files"))
+
+
 def test_a_failing_script_does_not_undo_a_renaming(stopped: Master) -> None:
     stopped[0].faults["instance_run_rename"] = "no such script"
     stopped.Run(opcodes.OpInstanceRename(instance_name=WEB, new_name=BLOG))
