@@ -318,9 +318,13 @@ def _RunDd(argv: list[str]) -> runtime.RunResult:
     """Run dd, alone or in a shell's line, past the cache, or through it where the file system cannot do without."""
     result = runtime.RunCmd(argv, timeout=_COPY_SECONDS)
     if result.failed and _DD_MISSES_DIRECT in result.stderr:
-        through = [word.replace("oflag=direct", "oflag=dsync") for word in argv]
-        result = runtime.RunCmd(through, timeout=_COPY_SECONDS)
+        result = runtime.RunCmd(ThroughCache(argv), timeout=_COPY_SECONDS)
     return result
+
+
+def ThroughCache(argv: Sequence[str]) -> list[str]:
+    """Return a command of dd, alone or in a shell's line, so that it reads and writes through the cache; it is as durable."""
+    return [word.replace("oflag=direct", "oflag=dsync").replace("iflag=direct", "iflag=fullblock") for word in argv]
 
 
 def _Pipe(source: Sequence[str], target: Sequence[str], trouble: str) -> None:

@@ -91,6 +91,24 @@ _OsFacts = ht.TDictOf(
     ht.TString, ht.TStrictDict({"version": _MaybeString, "hypervisors": ht.TMaybe(_Strings)}, {}, ht.TAny)
 )
 _Provider = ht.TItems(ht.TString, ht.TString, ht.TBool, ht.TString, ht.TListOf(_Pair))
+_TransferName = ht.TRegex(r"[a-zA-Z0-9_.-]{1,255}", "the name of a transfer")
+_Transfer = ht.TStrictDict(
+    {},
+    {
+        "ctime": _MaybeNumber,
+        "mtime": _MaybeNumber,
+        "recent_output": ht.TMaybe(_Strings),
+        "listen_port": ht.TMaybe(ht.Type("port", lambda value: ht.TInt(value) and 0 < value < 65536)),
+        "connected": ht.TMaybe(ht.TBool),
+        "progress_mbytes": _MaybeNumber,
+        "progress_throughput": _MaybeNumber,
+        "progress_percent": _MaybeNumber,
+        "progress_eta": _MaybeNumber,
+        "exit_status": _MaybeInt,
+        "error_message": _MaybeString,
+    },
+    ht.TAny,
+)
 _NodeErrors = ht.TListOf(_Pair)
 _Size = ht.TOr(_Decimal, _Number)
 _Volume = ht.TItems(_Size, ht.TBool, ht.TBool)
@@ -218,12 +236,12 @@ ANSWERS: dict[str, ht.Type] = {
     "export_info": ht.TString,
     "export_list": _Strings,
     "export_remove": ht.TAny,
-    "export_start": ht.TString,
+    "export_start": _TransferName,
     "finalize_export": ht.TAny,
     "impexp_abort": ht.TAny,
     "impexp_cleanup": ht.TAny,
-    "impexp_status": ht.TListOf(ht.TMaybe(ht.TDict)),
-    "import_start": ht.TString,
+    "impexp_status": ht.TListOf(ht.TMaybe(_Transfer)),
+    "import_start": _TransferName,
     "x509_cert_create": _Pair,
     "x509_cert_remove": ht.TAny,
     # nodes
@@ -290,6 +308,7 @@ ONE_EACH = frozenset(
         "blockdev_getmirrorstatus",
         "blockdev_getmirrorstatus_multi",
         "blockdev_pause_resume_sync",
+        "impexp_status",
     ]
 )
 

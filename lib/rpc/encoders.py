@@ -249,7 +249,7 @@ def _Device(value: Any, context: Context) -> Any:
 def _InputOutput(value: Any, context: Context) -> list[Any]:
     kind, what = value
     if kind == "file":
-        return [kind, [what]]
+        return [kind, [pathutils.MakeVirtualPath(what)]]
     if kind == "raw":
         return [kind, [_Disk(what, context)]]
     if kind == "script":

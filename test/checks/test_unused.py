@@ -24,7 +24,6 @@ WAITING = {
     "LoadSigned": "import and export",
     "RemoveDisk": "the whole of a reservation's life",
     "Sign": "import and export",
-    "TransferCommand": "import and export",
 }
 
 

@@ -130,6 +130,7 @@ _ENTRIES: dict[str, Any] = {
     "blockdev_getmirrorstatus": _STATUS,
     "blockdev_getmirrorstatus_multi": [True, _STATUS],
     "blockdev_pause_resume_sync": [True, None],
+    "impexp_status": {"listen_port": 1234, "connected": False, "exit_status": None, "recent_output": []},
 }
 
 

@@ -1,0 +1,384 @@
+"""Procedures that send and receive the content of disks (doc/reference/interfaces.md f.1, doc/design-transfers.rst).
+
+The bytes are moved by the program ``import-export`` (``impexpd``), one process per disk.  A transfer is known by the name of its
+directory in RUN/import-export, which holds the program's status, its pid file, and the certificate of the other side's authority.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import posixpath
+import re
+import signal
+import stat
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from ganeti import errors, ht, objects, pathutils, runtime, serializer, x509
+from ganeti.backend import blockdev, wire
+from ganeti.backend.guestos import osdef, osenv, osrun
+from ganeti.backend.trust.certificates import CertificateFiles
+from ganeti.impexpd import compression, programs, settings, status
+from ganeti.impexpd.settings import CA_FILE, EXPORT, IMPORT, PID_FILE, SIZE_FROM_DESCRIPTOR, STATUS_FILE
+from ganeti.params import checks
+from ganeti.storage import base, paths, tree
+from ganeti.utils import definitions, owndirs, procfs
+
+Dict = dict[str, Any]
+
+EXPORT_CONNECT_RETRIES, EXPORT_CONNECT_TIMEOUT = 10, 20
+_COMPONENT = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,99}")
+_NAME = re.compile(rf"({IMPORT}|{EXPORT})-[a-zA-Z0-9_.-]{{1,200}}")
+_OPTIONS = ht.TStrictDict(
+    {},
+    {
+        "key_name": ht.TMaybe(ht.TString),
+        "ca_pem": ht.TMaybe(ht.TString),
+        "compress": ht.TMaybe(ht.TString),
+        "magic": ht.TMaybe(ht.TString),
+        "ipv6": ht.TMaybe(ht.TBool),
+        "connect_timeout": ht.TMaybe(ht.TPositiveInt),
+        # Ours: the only address that an import listens on.
+        "bind": ht.TMaybe(ht.TString),
+    },
+)
+_LONGEST = 2**31 - 1
+
+_FILE_DIR_MODE = 0o750
+# Guests' files are made by these scripts, and the node daemon keeps its own from others.
+_SCRIPTS_UMASK = "umask 0022;"
+_START_SECONDS, _LOOK_SECONDS = 10.0, 0.05
+# The program gives its own programs the time to end, and then kills them.
+_END_SECONDS = 2 * programs.GRACE + 2
+_KILL_SECONDS = 5.0
+_KEEP_SECONDS = 86400.0
+# In place of a process number.
+_UNKNOWN = 0
+_LOST = "The transfer program of this node ended without a result; was it killed?"
+
+
+@dataclasses.dataclass(frozen=True)
+class _End:
+    """This node's end of a transfer, as options of the program: fragments of a shell's line, an environment, a size."""
+
+    prefix: str = ""
+    suffix: str = ""
+    env: Mapping[str, str] | None = None
+    expected_size: int | str | None = None
+
+
+# --- the procedures ---------------------------------------------------------------------------------------------------
+
+
+def StartImport(opts: Dict, instance: Dict, component: str, dest: Sequence[Any]) -> str:
+    """import_start: listen for one disk's data and write it; return the transfer's name."""
+    guest = wire.Instance(instance)
+    common = _CommonOptions(opts)
+    if opts.get("connect_timeout"):
+        common.append(f"--connect-timeout={min(opts['connect_timeout'], _LONGEST)}")
+    if opts.get("bind"):
+        common.append(f"--bind={_Address(opts['bind'], opts)}")
+    return _Start(IMPORT, guest, component, opts, common, _ImportEnd(guest, dest))
+
+
+def StartExport(opts: Dict, host: str, port: int, instance: Dict, component: str, source: Sequence[Any]) -> str:
+    """export_start: read one disk's data and send it; return the transfer's name."""
+    guest = wire.Instance(instance)
+    common = _CommonOptions(opts)
+    common += [f"--host={_Address(host, opts)}", f"--port={port}"]
+    common += [f"--connect-retries={EXPORT_CONNECT_RETRIES}", f"--connect-timeout={EXPORT_CONNECT_TIMEOUT}"]
+    return _Start(EXPORT, guest, component, opts, common, _ExportEnd(guest, source))
+
+
+def Status(names: Sequence[str]) -> list[Dict | None]:
+    """impexp_status: return what each transfer says of itself, null for one that is not known or has not begun."""
+    return [_StatusOf(posixpath.join(pathutils.IMPORT_EXPORT_DIR, name)) if _IsName(name) else None for name in names]
+
+
+def Abort(name: str) -> None:
+    """impexp_abort: ask a transfer to end; one that has ended is fine."""
+    _Ask(_Holder(_Directory(name)))
+
+
+def Cleanup(name: str) -> None:
+    """impexp_cleanup: end a transfer and forget it; may be repeated."""
+    directory = _Directory(name)
+    holder = _Holder(directory)
+    _Ask(holder)
+    if not _WaitEnd(directory, _END_SECONDS):
+        for process in procfs.InSession(holder or 0):
+            runtime.KillProcess(process, signal.SIGKILL)
+        if not _WaitEnd(directory, _KILL_SECONDS):
+            raise errors.RpcCallError(
+                f"Transfer {name} does not end, not even when its processes are killed (session {holder}): they wait for"
+                f" storage or another machine; 'ps -o pid,stat,wchan,args -s {holder}' shows for what"
+            )
+    runtime.RemoveTree(directory)
+
+
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+
+def _CommonOptions(opts: Dict) -> list[str]:
+    """Return the options of both directions but for keys; RpcCallError if what was sent makes no sense."""
+    if not _OPTIONS(opts):
+        raise errors.RpcCallError(f"Options of the transfer: {_OPTIONS.Problem(opts)}")
+    compress, magic = opts.get("compress"), opts.get("magic")
+    options = ["--verbose", "--ipv6" if opts.get("ipv6") else "--ipv4"]
+    if compress is not None:
+        if not compression.IsTool(compress):
+            raise errors.RpcCallError(f"'{compress}' is not the name of a compression program")
+        options.append(f"--compress={compress}")
+    if magic is not None:
+        if not settings.IsMagic(magic):
+            raise errors.RpcCallError(
+                "The magic value of a transfer needs 5 to 100 characters of a-z, A-Z, 0-9, '-', '_', '.'"
+            )
+        options.append(f"--magic={magic}")
+    return options
+
+
+def _Address(text: str, opts: Dict) -> str:
+    wanted = 6 if opts.get("ipv6") else 4
+    if checks.AddressFamily(text) != wanted:
+        raise errors.RpcCallError(f"'{text}' is not an IPv{wanted} address")
+    return text
+
+
+def _Keys(opts: Dict, directory: str) -> list[str]:
+    """Return the options for key, certificate and authority, which is written to the transfer's directory if it was sent."""
+    key_name, ca_pem = opts.get("key_name"), opts.get("ca_pem")
+    if (key_name is None) != (ca_pem is None):
+        raise errors.RpcCallError("A transfer needs both a key and the other side's certificate, or neither of them")
+    key_file = cert_file = ca_file = pathutils.NODED_CERT_FILE
+    if key_name is not None and ca_pem is not None:
+        _, key_file, cert_file = CertificateFiles(key_name)
+        ca_file = posixpath.join(directory, CA_FILE)
+        runtime.WriteFile(
+            ca_file, x509.CertificateOnly(ca_pem, "certificate of the other side"), mode=0o400, sync=False
+        )
+    for path in (key_file, cert_file):
+        if not runtime.Exists(path):
+            raise errors.RpcCallError(
+                f"{path} is missing on this node; the key of a transfer is kept for some hours only"
+            )
+    return [f"--key={key_file}", f"--cert={cert_file}", f"--ca={ca_file}"]
+
+
+def _Start(mode: str, instance: objects.Instance, component: str, opts: Dict, options: Sequence[str], end: _End) -> str:
+    """Start the program and return the transfer's name once it has said something of itself."""
+    if not _COMPONENT.fullmatch(component):
+        raise errors.RpcCallError(f"'{component}' is not a plain name, which a part of a transfer needs")
+    owndirs.MakeOwn(pathutils.IMPORT_EXPORT_DIR)
+    _RemoveOld()
+    stamp = datetime.fromtimestamp(runtime.Time(), UTC).strftime("%Y-%m-%d_%H_%M_%S")
+    name = f"{mode}-{component}-{stamp}-{runtime.RandomBytes(4).hex()}"
+    directory = posixpath.join(pathutils.IMPORT_EXPORT_DIR, name)
+    runtime.MakeDirs(directory, 0o700)
+    try:
+        argv = [pathutils.IMPORT_EXPORT_DAEMON, *options, *_Keys(opts, directory)]
+        argv += [f"--cmd-prefix={end.prefix}", f"--cmd-suffix={end.suffix}"]
+        if end.expected_size is not None:
+            argv.append(f"--expected-size={end.expected_size}")
+        log = osrun.LogPath(mode, instance.os, instance.name, component)
+        pid = runtime.StartProcess([*argv, posixpath.join(directory, STATUS_FILE), mode], env=end.env, log_path=log)
+        _WaitBegin(directory, pid, log)
+    except BaseException:
+        runtime.RemoveTree(directory)
+        raise
+    return name
+
+
+def _WaitBegin(directory: str, pid: int, log: str) -> None:
+    """Wait until the program has written a status; RpcCallError if it ends without."""
+    deadline = runtime.Monotonic() + _START_SECONDS
+    while _Read(directory) is None:
+        if runtime.WaitProcess(pid, _LOOK_SECONDS) and _Read(directory) is None:
+            raise errors.RpcCallError(
+                f"The transfer program did not start, last lines in the log file {log}:\n{definitions.Tail(log)}"
+            )
+        if runtime.Monotonic() >= deadline:
+            return  # the master waits as long again, and says so then
+
+
+def _RemoveOld() -> None:
+    """Remove the directories of transfers that have ended long ago, and whose master is gone."""
+    limit = runtime.Time() - _KEEP_SECONDS
+    for name, info in runtime.ListStats(pathutils.IMPORT_EXPORT_DIR).items():
+        directory = posixpath.join(pathutils.IMPORT_EXPORT_DIR, name)
+        if _IsName(name) and stat.S_ISDIR(info.st_mode) and info.st_mtime < limit and _Holder(directory) is None:
+            runtime.RemoveTree(directory)
+
+
+# --- this node's end --------------------------------------------------------------------------------------------------
+
+
+def _ImportEnd(instance: objects.Instance, dest: Sequence[Any]) -> _End:
+    kind, args = _Checked(dest)
+    if kind == "file":
+        path = _ExportedFile(args[0])
+        runtime.MakeDirs(posixpath.dirname(path), _FILE_DIR_MODE)
+        return _End(suffix=f"| {_Quoted(BuildWriteFile(path))}")
+    disk = wire.Disk(args[0])
+    if kind == "raw":
+        device = osenv.OpenDisk(disk)
+        return _End(suffix=f"| {_PastCache(device.ImportCommand())}", expected_size=_Mebibytes(device.Dimensions()[0]))
+    fragment, env = osrun.TransferCommand(osdef.IMPORT, instance, disk, args[1])
+    return _End(_SCRIPTS_UMASK, f"| {fragment}", env)
+
+
+def _ExportEnd(instance: objects.Instance, source: Sequence[Any]) -> _End:
+    kind, args = _Checked(source)
+    if kind == "file":
+        path = _ExportedFile(args[0])
+        return _End(suffix=f"< {runtime.ShellQuote(path)}", expected_size=_Mebibytes(_SizeOfFile(path)))
+    disk = wire.Disk(args[0])
+    if kind == "raw":
+        device = tree.FindOrFail(disk)
+        return _End(f"{_PastCache(device.ExportCommand())} |", expected_size=_Mebibytes(device.Dimensions()[0]))
+    fragment, env = osrun.TransferCommand(osdef.EXPORT, instance, disk, args[1])
+    return _End(f"{_SCRIPTS_UMASK} {fragment} |", "", env, SIZE_FROM_DESCRIPTOR)
+
+
+_KINDS = {
+    "file": ht.TItems(ht.TNonEmptyString),
+    "raw": ht.TItems(ht.TDict),
+    "script": ht.TItems(ht.TDict, ht.TNonNegativeInt),
+}
+
+
+def _Checked(end: Sequence[Any]) -> tuple[str, list[Any]]:
+    kind, args = end
+    if not _KINDS[kind](args):
+        raise errors.RpcCallError(f"End '{kind}' of a transfer: {_KINDS[kind].Problem(args)}")
+    return kind, args
+
+
+def _ExportedFile(path: str) -> str:
+    """Return where a file of an export really is; RpcCallError if that is not below the directory of exports."""
+    path = pathutils.LocalizeVirtualPath(path)
+    if not checks.IsAbsNormPath(path):
+        raise errors.RpcCallError(f"'{path}' is not an absolute path without '.', '..' and double '/'")
+    try:
+        real, top = paths.WithoutLinks(path), paths.WithoutLinks(pathutils.EXPORT_DIR)
+    except errors.FileStoragePathError as err:
+        raise errors.RpcCallError(str(err)) from err
+    if real == top or not paths.IsBelow(real, top):
+        leads = "" if real == path else f" (which leads to {real})"
+        raise errors.RpcCallError(
+            f"File {path}{leads} does not lie below {pathutils.EXPORT_DIR}, where exports are kept"
+        )
+    return real
+
+
+def _SizeOfFile(path: str) -> int:
+    try:
+        info = runtime.Stat(path, follow=False)
+    except OSError as err:
+        raise errors.RpcCallError(f"File {path} cannot be read: {err.strerror}") from err
+    if not stat.S_ISREG(info.st_mode):
+        raise errors.RpcCallError(f"{path} is not a regular file")
+    return info.st_size
+
+
+def _Mebibytes(size: int) -> int:
+    return -(-size // base.BLOCK_BYTES)
+
+
+def BuildWriteFile(path: str) -> list[str]:
+    """Return the command that makes a file of what it reads; when it succeeds, the content is on stable storage."""
+    return ["dd", f"of={path}", f"bs={base.BLOCK_BYTES}", "oflag=nofollow", "conv=fsync", "status=none"]
+
+
+def _PastCache(argv: Sequence[str]) -> str:
+    """Return a shell's command that copies past the cache, or through it where the file system cannot do without.
+
+    Whether it can is seen by opening the file, before anything was taken from standard input.
+    """
+    straight, through = _Quoted(argv), _Quoted(blockdev.ThroughCache(argv))
+    return f"{{ if {straight} count=0 </dev/null >/dev/null 2>&1; then {straight}; else {through}; fi; }}"
+
+
+def _Quoted(argv: Sequence[str]) -> str:
+    return " ".join(runtime.ShellQuote(word) for word in argv)
+
+
+# --- transfers that were started --------------------------------------------------------------------------------------
+
+
+def _IsName(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def _Directory(name: str) -> str:
+    if not _IsName(name):
+        raise errors.RpcCallError(f"'{name}' is not the name of a transfer")
+    return posixpath.join(pathutils.IMPORT_EXPORT_DIR, name)
+
+
+def _Read(directory: str) -> Dict | None:
+    """Return the status that the program has written last; None if there is none."""
+    try:
+        found = serializer.Load(runtime.ReadFile(posixpath.join(directory, STATUS_FILE), status.LIMIT))
+    except (FileNotFoundError, NotADirectoryError, runtime.FileTooLarge, errors.ParseError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _StatusOf(directory: str) -> Dict | None:
+    found = _Read(directory)
+    if found is None or found.get("exit_status") is not None:
+        return found
+    holder = _Holder(directory)
+    if holder is not None and (holder == _UNKNOWN or runtime.ProcessAlive(holder)):
+        return found
+    # It may have written its last status and ended between both looks.
+    found = _Read(directory)
+    if found is not None and found.get("exit_status") is None:
+        found.update(exit_status=1, error_message=_LOST)
+    return found
+
+
+def _Holder(directory: str) -> int | None:
+    """Return the number of the transfer's program and session, _UNKNOWN in its first moments; None if nothing of it runs.
+
+    The program itself may have ended, killed for instance, and left its own programs behind; then nobody else gets its number.
+    """
+    path = posixpath.join(directory, PID_FILE)
+    if not runtime.Exists(path):
+        return None
+    try:
+        # Shared: two looks at the same time must not take each other for the program.
+        runtime.LockFile(path, exclusive=False, timeout=0).release()
+    except runtime.LockBusy as err:
+        return err.holder or _UNKNOWN
+    except FileNotFoundError:
+        pass  # removed meanwhile
+    return None
+
+
+def _Ask(holder: int | None) -> None:
+    """Ask the program to end, or what it has left behind."""
+    if holder is None or holder == _UNKNOWN:
+        return
+    for process in [holder] if runtime.ProcessAlive(holder) else procfs.InSession(holder):
+        runtime.KillProcess(process, signal.SIGTERM)
+
+
+def _WaitEnd(directory: str, seconds: float) -> bool:
+    deadline = runtime.Monotonic() + seconds
+    while _Holder(directory) is not None:
+        if runtime.Monotonic() >= deadline:
+            return False
+        runtime.Sleep(_LOOK_SECONDS)
+    return True
+
+
+HANDLERS = {
+    "export_start": StartExport,
+    "impexp_abort": Abort,
+    "impexp_cleanup": Cleanup,
+    "impexp_status": Status,
+    "import_start": StartImport,
+}
