@@ -259,7 +259,9 @@ def _Disk(instance: _Values, index: int) -> ExportedDisk:
         raise _Malformed(f"the size of disk {index} is missing")
     dump = instance.get(f"disk{index}_dump") or None
     if dump is not None and not _IsFileName(dump):
-        raise _Malformed(f"{dump[:40]!r} is not a valid name for the content of disk {index}: it must be a file beside")
+        raise _Malformed(
+            f"{dump[:40]!r} is not a valid name for the content of disk {index}: it must name a file in the same directory"
+        )
     return ExportedDisk(size, instance.get(f"disk{index}_name"), dump)
 
 
