@@ -73,6 +73,7 @@ MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("beparams", "keyval"): [
         (f"{NOBODY}=1", NOBODY), ("vcpus=seven", "seven"), ("maxmem=7x", "7x"), ("auto_balance=perhaps", "perhaps"),
     ],
+    ("compress", "string"): [(NOBODY, NOBODY)],
     ("compression_tools", "names"): [("../x", "../x")],
     ("count", "int"): [("9" * 40, "0 to 1000"), ("1001", "0 to 1000"), ("-1", "-1")],
     ("disks", "identkeyval"): [("zero:size=1G", "zero"), ("0:size=7x", "7x")],
@@ -130,6 +131,7 @@ MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
         ("192.0.2.9-192.0.2.11", "192.0.2.9-192.0.2.11"), ("198.51.100.1", "198.51.100.1"),
     ],
     ("reserved_lvs", "list"): [("(", "(")],
+    ("src_path", "string"): [(NOBODY, NOBODY), ("../x", "../x")],
     ("secondary_ip", "string"): [("300.1.1.1", "300.1.1.1"), (NOBODY, NOBODY)],
     ("expires", "string"): [("soon", "soon"), ("0", "in the future")],
     ("tags", "names"): [("not a tag", "not a tag")],
@@ -191,9 +193,24 @@ TEXTS = {
     "field": "name",
 }
 HOST = "other.example.com"
+# The name of an export, and what its node has of it.
+EXPORTED = "inst2.example.com"
+_EXPORT = f"""[export]
+version = 0
+timestamp = 1700000000
+source = None
+os = {OS}+default
+compression = none
+[instance]
+name = {EXPORTED}
+disk_count = 0
+nic_count = 0
+"""
 
 # What makes a command complete: options and their values.
 COMPLETE = {
+    ("gnt-backup", "export"): [("-n", NODE)],
+    ("gnt-backup", "import"): [("-t", "file"), ("-s", "1g"), ("-n", NODE), ("--net", NIC), ("--src-node", NODE)],
     ("gnt-cluster", "init"): [
         ("--enabled-disk-templates", "diskless"), ("--enabled-hypervisors", "fake"), ("--master-netdev", "lo"),
         ("--no-ssh-init", ""), ("--no-etc-hosts", ""),
@@ -208,6 +225,7 @@ COMPLETE = {
     ("gnt-node", "modify-storage"): [("--allocatable", "yes")],
     ("gnt-instance", "add"): [("-t", "file"), ("-s", "1g"), ("-o", f"{OS}+default"), ("-n", NODE), ("--net", NIC)],
     ("gnt-instance", "change-group"): [("-I", "hail")],
+    ("gnt-instance", "move"): [("-n", NODE)],
     ("gnt-instance", "modify"): [("-B", "vcpus=1"), ("--no-hotplug", "")],
     ("gnt-instance", "replace-disks"): [("-p", "")],
     ("gnt-job", "change-priority"): [("--priority", "low")],
@@ -219,6 +237,7 @@ COMPLETE = {
 }  # fmt: skip
 _BATCH = os.path.join(os.path.dirname(__file__), "..", "..", "data", "batch.json")
 ARGUMENTS = {
+    ("gnt-backup", "import"): [EXPORTED],
     ("gnt-instance", "batch-create"): [os.path.abspath(_BATCH)],
     ("gnt-cluster", "rapi-token"): ["add", "new"],
     ("gnt-group", "add"): ["new"],
@@ -240,6 +259,7 @@ SUCCESS = {
 }
 # Names that need not belong to anything: nothing is looked up.
 UNCHECKED = {
+    ("gnt-backup", "remove", "instance"),  # the instance may be gone for long
     # Only some of the modes look at them.
     ("gnt-debug", "iallocator", "iallocator"),
     ("gnt-debug", "iallocator", "tags"),
@@ -357,6 +377,7 @@ class Scene:
         self.stranger = cluster.MakeStranger("node9.example.com", HOST)
         self.outside = CommandLine(self.stranger)
         cluster.MakeOs(OS)
+        cluster[1].Write(f"/srv/ganeti/export/{EXPORTED}/config.ini", _EXPORT)
         self.Must("gnt-debug", "delay", "0")
         self.Must("gnt-network", "add", "--network=192.0.2.0/24", NETWORK)
         self.Must("gnt-filter", "replace", RULE)

@@ -163,3 +163,65 @@ def test_the_pool_is_shown_as_it_is_given(say: Say) -> None:
     assert shown is not None
     ops, said = say(f"$ gnt-cluster modify --uid-pool='{shown[1]}'")
     assert [op["uid_pool"] for op in ops] == [pool], said
+
+
+# --- exports and moves ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("D20-VAR-01", "D20-VAR-04")
+def test_an_import_takes_any_number_of_disks_and_nics(say: Say) -> None:
+    """None given are none sent: the master takes those of the export."""
+    [op], _ = say("$ gnt-backup import -n node1 new")
+    assert (op["mode"], op["disks"], op["nics"], op["start"]) == ("import", [], [], False)
+    disks = " ".join(f"--disk {number}:size=1g" for number in range(16))
+    nics = " ".join(f"--net {number}:mac=generate" for number in range(8))
+    [op], _ = say(f"$ gnt-backup import -n node1 {disks} {nics} new")
+    assert (op["disks"], op["nics"]) == ([{"size": 1024}] * 16, [{"mac": "generate"}] * 8)
+
+
+def test_an_import_chooses_no_operating_system(say: Say) -> None:
+    """The export names it; what is said of it in the opcode would be ignored."""
+    [op], _ = say("$ gnt-backup import -n node1 new")
+    assert op.keys().isdisjoint({"os_type", "force_variant", "no_install"})
+    for option in ("-o debian", "--force-variant", "--no-install", "--no-start", "--forthcoming", "--commit"):
+        ops, said = say(f"$ gnt-backup import -n node1 {option} new")
+        assert ops == [] and "no such option" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "op_id"),
+    [("gnt-backup export", "OP_BACKUP_EXPORT"), ("gnt-instance move -f", "OP_INSTANCE_MOVE")],
+)
+def test_data_go_to_a_node_that_is_named(say: Say, command: str, op_id: str) -> None:
+    ops, said = say(f"$ {command} web")
+    assert ops == [] and "Target node must be specified" in said
+    [op], _ = say(f"$ {command} -n node2 web")
+    assert op == {"op": op_id, "instance_name": "web", "target_node": "node2"}
+
+
+@pytest.mark.req("D20-OS-17", "D22-MOVE-03")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gnt-backup export -n node2 --transport-compression=gzip web",
+        "gnt-backup import -n node1 --compress=gzip new",
+        "gnt-instance move -f -n node2 --compress=gzip web",
+    ],
+)
+def test_data_are_compressed_if_that_is_asked_for(say: Say, line: str) -> None:
+    [op], _ = say(f"$ {line}")
+    assert op["compress"] == "gzip"
+
+
+def test_a_move_asks_first(say: Say) -> None:
+    ops, said = say("% answers n", "$ gnt-instance move -n node2 web")
+    assert ops == [] and "Instance web will be stopped while its disks are copied to node node2." in said
+    ops, _ = say("% answers y", "$ gnt-instance move -n node2 web")
+    assert [op["op"] for op in ops] == ["OP_INSTANCE_MOVE"]
+
+
+def test_exports_of_one_node_are_listed(say: Say) -> None:
+    _, said = say("$ gnt-backup list --no-headers -o node -n node2")
+    assert said.splitlines()[-1] == "node2.example.org"
+    _, said = say("$ gnt-backup list -n node9")
+    assert "Node name node9 not found" in said
