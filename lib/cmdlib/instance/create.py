@@ -25,7 +25,7 @@ from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk.devices import CreateDisks, EndAdoption, OpenDisks, RemoveDisks, Undo, WaitForSync, WipeDisks
 from ganeti.cmdlib.disk.reserved import BeginDisks, MarkDisk
 from ganeti.cmdlib.hookenv import InstanceFacts
-from ganeti.cmdlib.instance import image, nicgen
+from ganeti.cmdlib.instance import image, nicgen, outcome
 from ganeti.cmdlib.instance.base import (
     AllOsParams,
     CheckBeLimits,
@@ -118,6 +118,8 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     _image: str | None
     _nics: list[objects.NIC]
     _planned_uuid: str
+    # Exec; for what is said of a failure:
+    installed = False
 
     # --- the request by itself ----------------------------------------------------------------------------------------
 
@@ -520,6 +522,10 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         )
 
     def Exec(self, feedback: Feedback) -> list[str]:
+        with outcome.Told(self, self._planned_uuid):
+            return self._Make(feedback)
+
+    def _Make(self, feedback: Feedback) -> list[str]:
         instance, disks = self._Generate()
         if self.op.forthcoming:
             return self._Reserve(feedback, instance, disks)
@@ -541,6 +547,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         if disks and (self.op.os_type or self._image) and not self._adopts and not self.op.no_install:
             self._Install(feedback, instance, disks)
         if self.op.start:
+            self.installed = True
             free = MakeRoom(self, *self._NeededMemory(), feedback, but=instance.uuid)
             instance = self.cfg.MarkInstanceUp(instance.uuid)
             feedback("* starting instance...")
@@ -603,26 +610,17 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         """Take the volumes over, now that the configuration names them; if the node could not, give them back."""
         feedback("* adopting instance volumes...")
         result = diskgen.AdoptVolumes(self, instance, disks)
-        if result.failure is not None:
-            # The node may be at it still, and would rename them after they were given back.
-            self._Keep(instance)
-        elif result.fail_msg:
+        # A node that did not answer may be at it still, and would rename them after they were given back.
+        if result.fail_msg and result.failure is None:
             self._TakeBack(instance)
         result.Raise(f"Failed to rename adopted volumes on node {result.node_name}")
 
     def _TakeBack(self, instance: objects.Instance) -> None:
         """Remove a new instance again; with adopted volumes only if all have their own names again."""
         if not RemoveDisks(self, instance) and self._TakesVolumes():
-            self._Keep(instance)
             return
         self.cfg.RemoveInstance(instance.uuid)
         self.remove_locks[locking.LEVEL_INSTANCE] = instance.name
-
-    def _Keep(self, instance: objects.Instance) -> None:
-        self.LogWarning(
-            f"Instance {instance.name} stays in the configuration, as it may have volumes that were to be adopted",
-            hint=f"when the node is repaired, 'gnt-instance remove {instance.name}' gives them their own names back",
-        )
 
     def _AddToConfig(
         self, instance: objects.Instance, disks: list[objects.Disk], made: list[tuple[str, objects.Disk]]

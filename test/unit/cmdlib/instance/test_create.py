@@ -300,6 +300,7 @@ def test_disks_that_cannot_be_made_leave_nothing(big: Master) -> None:
         big.Run(_Create(disks=[{"size": 1024}] * 3))
     assert [dict(machine.devices) for machine in big.machines.values()] == devices
     assert big.snapshot.InstanceByName(NEW) is None and NEW not in big.glm.Names(1)
+    assert _Said(big)[0] == f"Instance {NEW} is not in the cluster" and "repeat the command" in _Said(big)[1]
     big[0].before = lambda name, args: None
     big.Run(_Create(disks=[{"size": 1024}] * 3))
 
@@ -312,14 +313,42 @@ def test_a_disk_that_cannot_be_wiped_takes_the_instance_away_again(big: Master) 
         big.Run(_Create())
     assert [dict(machine.devices) for machine in big.machines.values()] == devices
     assert big.snapshot.InstanceByName(NEW) is None and NEW not in big.glm.Names(1)
+    assert _Said(big)[0] == f"Instance {NEW} is not in the cluster" and "repeat the command" in _Said(big)[1]
 
 
-def test_a_failed_installation_leaves_the_instance_to_be_removed(big: Master) -> None:
+def test_a_failed_installation_leaves_the_instance_and_the_next_step(big: Master) -> None:
     big[0].faults["instance_os_add"] = "no space in image"
     with pytest.raises(errors.OpExecError, match=r"Could not add os for instance new.*no space in image"):
         big.Run(_Create())
     assert big.Instance(NEW).admin_state == "down" and NEW in big.glm.Names(1)
     assert NEW not in big[0].guests
+    what, then = _Said(big)
+    assert what == f"Instance {NEW} stays in the configuration, stopped and without a complete operating system"
+    assert f"'gnt-instance reinstall {NEW}'" in then and f"'gnt-instance remove {NEW}' removes it" in then
+    del big[0].faults["instance_os_add"]
+    big.Run(opcodes.OpInstanceReinstall(instance_name=NEW))
+    big.Run(opcodes.OpInstanceStartup(instance_name=NEW))
+    assert NEW in big[0].guests
+
+
+def test_a_failed_start_leaves_the_instance_marked_up(big: Master) -> None:
+    big[0].faults["instance_start"] = "no such bridge"
+    with pytest.raises(errors.OpExecError, match="Could not start instance"):
+        big.Run(_Create())
+    what, then = _Said(big)
+    assert what == f"Instance {NEW} stays in the configuration and is marked to be up, but its start failed"
+    for command in ("startup", "shutdown", "remove"):
+        assert f"'gnt-instance {command} {NEW}'" in then
+    del big[0].faults["instance_start"]
+    big.Run(opcodes.OpInstanceStartup(instance_name=NEW))
+    assert big.Instance(NEW).admin_state == "up" and NEW in big[0].guests
+
+
+def _Said(master: Master) -> tuple[str, str]:
+    """Return what the job said last of the instance, and what to do next."""
+    [line] = [number for number, text in enumerate(master.last.messages) if text.startswith(" - WARNING: Instance ")]
+    what, then = master.last.messages[line : line + 2]
+    return what.removeprefix(" - WARNING: "), then
 
 
 IMAGE = "/srv/images/debian.img"

@@ -295,6 +295,19 @@ def test_if_nobody_gives_memory_back_nothing_was_changed(master: Master) -> None
     assert master.Instance(WEB).primary_node == master.nodes[0]
 
 
+def test_a_new_instance_for_which_nobody_gives_memory_back_stays_stopped_and_is_complete(master: Master) -> None:
+    _Fill(master)
+    for name in ("one.example.org", "two.example.org"):
+        master[1].KeepMemory(name)
+    with pytest.raises(errors.OpExecError, match="has 100 MiB free after 30 seconds"):
+        _Add(master, "new.example.org")
+    said = " ".join(master.last.messages)
+    assert "Instance new.example.org stays in the configuration, complete and stopped" in said
+    assert "'gnt-instance startup new.example.org' starts it" in said and "reinstall" not in said
+    master[1].SetMemory(_OWN + 3 * 4096)
+    master.Run(opcodes.OpInstanceStartup(instance_name="new.example.org"))
+
+
 def test_a_guest_in_huge_pages_is_left_alone(master: Master) -> None:
     _Fill(master)
     one = master.Instance("one.example.org")

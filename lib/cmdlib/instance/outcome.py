@@ -1,0 +1,74 @@
+"""What became of an instance whose making failed, and what to do next."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ganeti import constants, errors, objects, store
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.instance.create import LUInstanceCreate
+
+
+@contextlib.contextmanager
+def Told(lu: LUInstanceCreate, instance_uuid: str) -> Iterator[None]:
+    """Have every failure inside be followed by what is left of the new instance ``lu.op.instance_name``.
+
+    The configuration says it, whichever step failed and whatever was undone.  ``lu.installed``: whether nothing but its
+    start was left to do.
+    """
+    try:
+        yield
+    except store.MasterEnded:
+        # What this master knows is no longer true; the next one says how to go on (``jqueue.unclean``).
+        raise
+    except errors.GenericError:
+        instance = lu.snapshot.instances.get(instance_uuid)
+        if instance is None:
+            lu.LogWarning(
+                f"Instance {lu.op.instance_name} is not in the cluster",
+                hint="when the cause is repaired, repeat the command; 'gnt-cluster verify' names what is left of its disks,"
+                " if anything is",
+            )
+        elif not instance.forthcoming:  # of a reservation that stays, whoever made it one again has said that
+            _SayWhatStays(lu, instance)
+        raise
+
+
+def _SayWhatStays(lu: LUInstanceCreate, instance: objects.Instance) -> None:
+    name, remove = instance.name, f"'gnt-instance remove {instance.name}'"
+    if any(disk.adopts is not None for disk in lu.snapshot.InstanceDisks(instance)):
+        lu.LogWarning(
+            f"Instance {name} stays in the configuration, as it may have volumes that were to be adopted",
+            hint=f"when the node is repaired, {remove} gives them their own names back",
+        )
+    elif instance.admin_state == constants.ADMINST_UP:
+        lu.LogWarning(
+            f"Instance {name} stays in the configuration and is marked to be up, but its start failed",
+            hint=f"when the cause is repaired, 'gnt-instance startup {name}' starts it, as the watcher will try, too;"
+            f" 'gnt-instance shutdown {name}' keeps it stopped, {remove} removes it",
+        )
+    elif lu.installed:
+        lu.LogWarning(
+            f"Instance {name} stays in the configuration, complete and stopped",
+            hint=f"when the cause is repaired, 'gnt-instance startup {name}' starts it; {remove} removes it",
+        )
+    elif instance.disks_active and _InstallsAnew(lu, instance):
+        lu.LogWarning(
+            f"Instance {name} stays in the configuration, stopped and without a complete operating system",
+            hint=f"when the cause is repaired, 'gnt-instance reinstall {name}' installs it and 'gnt-instance startup"
+            f" {name}' starts it; {remove} removes it",
+        )
+    else:
+        # Its data was to come from an export, or some of its disks may not be ready.
+        lu.LogWarning(
+            f"Instance {name} stays in the configuration, stopped and not complete",
+            hint=f"{remove} removes it; then repeat the command",
+        )
+
+
+def _InstallsAnew(lu: LUInstanceCreate, instance: objects.Instance) -> bool:
+    """Return whether a reinstallation does what was left to do: nothing else has the data of an export."""
+    return lu.op.mode == "create" and bool(instance.os or constants.OS_IMAGE in instance.osparams)
