@@ -39,6 +39,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
         "OpClusterActivateMasterIp",
         "OpClusterDeactivateMasterIp",
     ),
+    "backup.export": ("OpBackupExport",),
     "instance.query": ("OpInstanceQueryData",),
     "cluster.modify": ("OpClusterSetParams",),
     "cluster.renew": ("OpClusterRenewCrypto",),

@@ -33,6 +33,8 @@ _READY_SECONDS = 60.0
 _CONNECT_SECONDS = 60
 # Seconds in which a node may fail to answer while its program goes on.
 _SILENCE_SECONDS = 60.0
+# Seconds in which one end must notice that the other one has failed; TCP takes as long where a machine is gone.
+_LINGER_SECONDS = 120.0
 _REPORT_SECONDS = 60.0
 # The pause between two looks grows with the time that the transfer has taken.
 _MIN_PAUSE, _MAX_PAUSE, _PAUSE_SHARE = 0.2, 5.0, 0.1
@@ -212,14 +214,15 @@ class _Program:
         self.component = component
         self.name: str | None = None
         self.ended = False
-        # Told to end because of somebody else's failure: its own says nothing new.
+        # Told to end because of somebody else's failure: its own says nothing new.  Until when it may take.
         self.aborted = False
+        self.deadline: float | None = None
         self.error: str | None = None
         self.on_end: Callable[[], None] = lambda: None
         self._rpc = lu.rpc
         self._node_name = lu.snapshot.NodeName(node_uuid)
         self._connect_seconds = connect_seconds
-        self._connected = False
+        self.connected = False
         self._started = self._heard = self._reported = runtime.Monotonic()
 
     def Start(self, feedback: Feedback) -> None:
@@ -247,14 +250,20 @@ class _Program:
                 self._Give("does not report what it does")
             return
         self._heard = now
+        came = bool(status.get("connected")) and not self.connected
+        self.connected = self.connected or came
         if status.get("exit_status") is not None:
             self._End(status)
             return
+        if self.deadline is not None and now > self.deadline:
+            self.aborted = True
+            self._Give("does not end although the other end has failed")
+            return
         self._Listening(status, feedback)
-        if status.get("connected") and not self._connected:
-            self._connected, self._reported = True, now
+        if came:
+            self._reported = now
             self._Connected(feedback)
-        if self._connected:
+        if self.connected:
             self._Report(status, now, feedback)
         elif now - self._started > self._connect_seconds + _READY_SECONDS:
             self._Give(f"was not connected within {self._connect_seconds:.0f} seconds")
@@ -378,15 +387,15 @@ class _Pair:
             # Nothing will be read.
             self._read()
         elif self._receiver.error is not None:
-            self._running.Abort(self._sender)
+            self._running.EndWith(self._receiver, self._sender)
 
     def _Sent(self) -> None:
         self._read()
         if self._sender is not None and self._sender.error is not None:
-            self._running.Abort(self._receiver)
+            self._running.EndWith(self._sender, self._receiver)
 
     def Error(self) -> str | None:
-        failed = [program for program in (self._receiver, self._sender) if program is not None and program.error]
+        failed = [program for program in (self._sender, self._receiver) if program is not None and program.error]
         first = [program for program in failed if not program.aborted] or failed
         return "; ".join(str(program.error) for program in first) or None
 
@@ -406,9 +415,15 @@ class _Run:
         """Have a program started at the next look."""
         self._waiting.append(program)
 
-    def Abort(self, program: _Program) -> None:
-        """Ask a program to end whose other end has failed: it would only wait, or say that the other one is gone."""
-        if program.name is not None and not program.ended:
+    def EndWith(self, failed: _Program, program: _Program) -> None:
+        """Have a program end whose other end has failed.
+
+        One that was connected notices, and has something to say itself; others would wait for nobody.
+        """
+        if program.name is None or program.ended:
+            return
+        program.deadline = runtime.Monotonic() + _LINGER_SECONDS
+        if not (failed.connected or program.connected):
             program.aborted = True
             self._lu.rpc.call_impexp_abort(program.node_uuid, program.name)
 

@@ -94,9 +94,16 @@ class Writer:
                 raise AssertionError(f"{self.label}: the guest does not write\n{said}")
             time.sleep(0.1)
 
-    def Check(self, node: Node) -> int:
-        """Read every place on this node and raise AssertionError if a write is lost; return how many there were."""
-        reports = self._ReportsOfWriters()
+    def Reports(self) -> dict[int, list[tuple[int, int]]]:
+        """Return (number, offset) of all writes that are acknowledged by now, by their writer."""
+        return self._ReportsOfWriters()
+
+    def Check(self, node: Node, reports: dict[int, list[tuple[int, int]]] | None = None) -> int:
+        """Read every place on this node and raise AssertionError if a write is lost; return how many there were.
+
+        ``reports``: those that must be there, by default all.
+        """
+        reports = self._ReportsOfWriters() if reports is None else reports
         offsets = sorted({offset for report in reports.values() for _, offset in report})
         device = f"/run/ganeti/instance-disks/{self._instance}:0"
         argv = ["python3", "-I", "-B", _PROGRAM, self._READ, self.label, device]

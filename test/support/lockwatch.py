@@ -27,6 +27,10 @@ _ANYWHERE = frozenset(
         "run_oob",
     ]
 )
+# What belongs to a transfer or to an export has its instance's name: its lock is enough on any node (doc/design-transfers.rst).
+_OF_TRANSFERS = frozenset(
+    ["export_start", "import_start", "impexp_abort", "impexp_cleanup", "finalize_export", "export_remove"]
+)
 _WATCHED = ("instance", "disk", "node", "nodegroup")
 
 
@@ -73,7 +77,9 @@ class LockWatch:
             return
         for lock, mode in held.items():
             level, _, member = lock.partition("/")
-            if level == "instance" and mode == "exclusive" and node_uuid in self._NodesOf(member):
+            if level != "instance" or mode != "exclusive":
+                continue
+            if name in _OF_TRANSFERS or node_uuid in self._NodesOf(member):
                 return
         self.problems.append(f"{name} on node {node_uuid} with {sorted(held)}")
 

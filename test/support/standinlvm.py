@@ -184,7 +184,11 @@ class StandInLvm:
             lv = Lv(group, value["-n"], size, stripes, self._Take(group, size, stripes, pvs))
         self.lvs[lv.group, lv.name] = lv
         runtime.MakeDirs(f"/dev/{lv.group}")
-        runtime.CreateFile(f"/dev/{lv.group}/{lv.name}", size * MIB)
+        path = f"/dev/{lv.group}/{lv.name}"
+        if "-s" in options:
+            runtime.WriteFile(path, runtime.ReadFile(names[0]))
+        else:
+            runtime.CreateFile(path, size * MIB)
 
     def _Take(self, group: str, size: int, stripes: int, wanted: list[str]) -> list[tuple[str, int]]:
         pvs = [pv for pv in self.pvs.values() if pv.group == group and pv.allocatable and not pv.counts_as_missing]

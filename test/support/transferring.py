@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import posixpath
 from typing import Any
 
 from simulated.disk import File
 
-from ganeti import errors
+from ganeti import runtime
 from ganeti.backend import wire
 from ganeti.storage import tree
 from support.master import Master
@@ -41,12 +42,13 @@ class _Program:
 class Transfers:
     """Plays the programs of all nodes; a transfer copies what one device holds to the other.
 
-    ``looks``: after so many looks at it a sending program ends; ``failing``: component -> why its sending program fails then;
+    ``looks``: after so many looks at it a sending program ends; ``nobody``: receiving ones give up; ``failing``: component -> why its sending program fails then;
     ``done``: (sending node, receiving node, component, compression) of each transfer that succeeded.
     """
 
-    def __init__(self, master: Master, looks: int = 2):
+    def __init__(self, master: Master, looks: int = 2, nobody: bool = False):
         self.looks = looks
+        self.nobody = nobody
         self.failing: dict[str, str] = {}
         self.done: list[tuple[str, str, str, str]] = []
         self.programs: dict[str, _Program] = {}
@@ -85,9 +87,11 @@ class Transfers:
             return None
         if program.peer is not None and program.ended is None:
             self._Proceed(program, program.peer)
+        elif program.peer is None and self.nobody:
+            program.ended, program.error = 1, "Nobody connected"
         return {
             "listen_port": program.port,
-            "connected": True,
+            "connected": program.peer is not None or any(one.peer is program for one in self.programs.values()),
             "exit_status": program.ended,
             "error_message": program.error,
             "recent_output": [],
@@ -116,10 +120,13 @@ class Transfers:
 
 
 def _Path(end: Any) -> str:
-    """Return the path of a disk that is set up on this node."""
-    kind, (disk,) = end
-    if kind != "raw":
-        raise errors.RpcCallError(f"{kind} is not played here")
+    """Return the path of a disk that is set up on this node, or of a file, which is made; scripts copy disks as they are."""
+    kind, (disk, *_) = end
+    if kind == "file":
+        if not runtime.Exists(disk):
+            runtime.MakeDirs(posixpath.dirname(disk))
+            runtime.WriteFile(disk, b"")
+        return str(disk)
     path = tree.FindOrFail(wire.Disk(disk)).dev_path
     assert path is not None
     return path

@@ -25,7 +25,7 @@ from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk.devices import CreateDisks, EndAdoption, OpenDisks, RemoveDisks, Undo, WaitForSync, WipeDisks
 from ganeti.cmdlib.disk.reserved import BeginDisks, MarkDisk
 from ganeti.cmdlib.hookenv import InstanceFacts
-from ganeti.cmdlib.instance import image, nicgen, outcome
+from ganeti.cmdlib.instance import image, importing, nicgen, outcome
 from ganeti.cmdlib.instance.base import (
     AllOsParams,
     CheckBeLimits,
@@ -43,7 +43,6 @@ from ganeti.params import disk as disk_params
 from ganeti.params import hv, ipolicy
 from ganeti.rpc.resolver import NodedPort
 
-CREATE = "create"
 AUTO = constants.VALUE_AUTO
 _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*\.?")
 _MAX_NAME = 255
@@ -91,7 +90,8 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     HTYPE = HTYPE_INSTANCE
     REQ_BGL = False
 
-    # What each phase finds out for the later ones.  CheckArguments:
+    # What each phase finds out for the later ones.  CheckArguments, in part ExpandNames for what is read from an export:
+    _source: importing.Source | None
     _template: str
     _traits: disk_params.DiskTemplate
     _disk_requests: list[diskgen.DiskRequest]
@@ -125,14 +125,23 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
 
     def CheckArguments(self) -> None:
         op = self.op
-        self._RefuseUnbuilt()
+        if op.instance_communication:
+            raise NoCommunication()
         if op.no_install and op.start:
             self.LogInfo("No-installation mode selected, disabling startup")
             op.start = False
         op.instance_name = NormalizeName(op.instance_name)
         if op.ip_check and not op.name_check:
             raise errors.OpPrereqError("Cannot do IP address check without a name check", errors.ECODE_INVAL)
+        self._source = importing.ChooseSource(self)
+        if self._source is not None:
+            self._source.CheckArguments()
         self._CheckReserving()
+        if op.mode != importing.IMPORT:
+            self._CheckRequest()
+
+    def _CheckRequest(self) -> None:
+        """Check what is to be made; of an import much is known only when its export has been read."""
         op, snapshot = self.op, self.snapshot
         if op.disk_template is None:
             op.disk_template = snapshot.cluster.enabled_disk_templates[0]
@@ -161,15 +170,6 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         """Check the request as far as that can be done before there are locks and nodes."""
         self._nic_requests = None
         self._PlanInstance()
-
-    def _RefuseUnbuilt(self) -> None:
-        """Reject what the opcode can request but this unit does not do, before anything happens."""
-        if self.op.mode != CREATE:
-            raise errors.OpPrereqError(
-                f"Creation mode '{self.op.mode}' is not supported in this release", errors.ECODE_INVAL
-            )
-        if self.op.instance_communication:
-            raise NoCommunication()
 
     def _CheckReserving(self) -> None:
         """Find the reservation that is committed, and fill in what the request leaves out."""
@@ -214,7 +214,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     def _CheckOsArgument(self) -> None:
         op = self.op
         if op.os_type is None:
-            if not op.no_install and not op.osparams.get(image.OS_IMAGE):
+            if not op.no_install and not op.osparams.get(image.OS_IMAGE) and self._source is None:
                 raise errors.OpPrereqError(
                     "No guest OS specified",
                     errors.ECODE_INVAL,
@@ -237,6 +237,9 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
                 errors.ECODE_EXISTS,
                 hint=f"'gnt-instance add --commit {existing.name}' makes it real" if reserved else None,
             )
+        if self._source is not None and op.mode == importing.IMPORT:
+            self.op = op = self._source.Found()
+            self._CheckRequest()
         self._nic_requests = None
         if self._placement.allocator:
             self.add_locks[locking.LEVEL_INSTANCE] = op.instance_name
@@ -281,6 +284,10 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
                 errors.ECODE_INVAL,
                 hint="leave out the group or name nodes of it",
             )
+
+    def NodesToConfirm(self) -> set[str]:
+        taking_part = set() if self._source is None else self._source.Nodes()
+        return super().NodesToConfirm() | self.OnlineNodes(taking_part)
 
     def DeclareLocks(self, level: int) -> None:
         if self._placement.allocator:
@@ -329,7 +336,8 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             facts.disk_template = self._template
             facts.secondaries = self._node_uuids[1:]
         facts.status = self.op.start
-        return {"ADD_MODE": self.op.mode, **facts.Env()}
+        own = {} if self._source is None else self._source.Env()
+        return {"ADD_MODE": self.op.mode, **own, **facts.Env()}
 
     def BuildHooksNodes(self) -> tuple[Iterable[str], Iterable[str]]:
         nodes = [self.snapshot.cluster.master_node, *self._node_uuids]
@@ -343,6 +351,8 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             self._node_uuids = self._placement.Chosen()
         if self._reservation is not None:
             self._reservation.CheckUnchanged()
+        if self._source is not None:
+            self._source.CheckPrereq()
         self._CheckLockedGroups()
         self._PlanInstance()
         if op.ip_check and self._resolved_ip is not None:
@@ -487,7 +497,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             CheckOs(self, nodes[:1], self._os, os_params, op.force_variant, required=True)
             CheckOs(self, nodes[1:], self._os, os_params, op.force_variant, required=False)
         self._image = image.ImageOf(self._osparams, self._disk_requests)
-        if self._image and not op.no_install and not op.forthcoming:
+        if self._image and self._source is None and not op.no_install and not op.forthcoming:
             image.CheckImage(self, self._pnode.uuid, self._image, self._disk_requests[0].size)
         CheckNicBridges(self, self._nics, self._pnode.uuid)
         if op.start:
@@ -544,7 +554,9 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         # Two creations must not count on the same memory.
         keeps = self.op.start and IsShared(self.snapshot, self._pnode.uuid)
         ReleaseLocks(self, locking.LEVEL_NODE_RES, keep=[self._pnode.uuid] if keeps else [])
-        if disks and (self.op.os_type or self._image) and not self._adopts and not self.op.no_install:
+        if self._source is not None:
+            self._source.Fill(feedback, instance, disks)
+        elif disks and (self.op.os_type or self._image) and not self._adopts and not self.op.no_install:
             self._Install(feedback, instance, disks)
         if self.op.start:
             self.installed = True

@@ -288,6 +288,23 @@ class LUInstanceReboot(_StartingLU[opcodes.OpInstanceReboot]):
             result.Raise(f"Could not start instance '{instance.name}' for full reboot")
 
 
+def StartAgain(lu: InstanceLU[Any], feedback: Feedback, instance: objects.Instance) -> None:
+    """Start an instance that this job had stopped, with its stored parameters; raise OpExecError."""
+    feedback(f"* starting instance {instance.name}")
+    node, least = instance.primary_node, params.FillBE(lu.snapshot, instance)["minmem"]
+    reason = f"starting instance {instance.name}"
+    free = MakeRoom(lu, node, reason, least, instance.hypervisor, feedback, but=instance.uuid)
+    opened = StartDisks(lu, instance, force=False)
+    result = lu.rpc.call_instance_start(node, (opened, None, None), False, lu.op.reason)
+    if result.fail_msg:
+        ShutdownDisks(lu, instance)
+        raise errors.OpExecError(
+            f"Instance {instance.name} could not be started again on node {result.node_name}: {result.fail_msg}",
+            hint=f"'gnt-instance startup {instance.name}' tries again",
+        )
+    LimitStart(lu, instance, free)
+
+
 class LUInstanceConsole(NoHooksInstanceLU[opcodes.OpInstanceConsole]):
     """Describes how to reach the console."""
 

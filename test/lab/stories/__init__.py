@@ -1,6 +1,6 @@
 """The stories of the laboratory: each takes a ``Stage`` and leaves it as it was; those of ``setup`` take a ``Teller``.
 
-``plain``: logical volumes; ``mirror``: DRBD; ``group``: volume groups that lose a disk; ``interrupted``: procedures that
+``plain``: logical volumes; ``mirror``: DRBD; ``group``: volume groups that lose a disk; ``backup``: disks that travel; ``interrupted``: procedures that
 are cut off; ``nested``: a guest in QEMU in the node; ``setup``: machines that become a cluster, each time new ones.  A story begins with a name that says what
 happens, and ends with what must be true: no acknowledged write is lost, no mirror is primary on two nodes, nothing is left
 behind.
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 Story = Callable[[Any], None]
-_MODULES = ("plain", "mirror", "group", "interrupted", "nested", "setup")
+_MODULES = ("plain", "mirror", "group", "backup", "interrupted", "nested", "setup")
 
 
 def NodesFor(story: Story) -> int:

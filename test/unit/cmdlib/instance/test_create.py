@@ -175,7 +175,8 @@ def test_without_disks_and_without_system(big: Master) -> None:
         ("invalid characters|characters other", errors.ECODE_INVAL, {"tags": ["a b"]}),
         ("both iallocator and node", errors.ECODE_INVAL, {"iallocator": "hail"}),
         ("Opportunistic locking", errors.ECODE_INVAL, {"opportunistic_locking": True}),
-        ("mode 'import' is not supported", errors.ECODE_INVAL, {"mode": "import"}),
+        ("No export '.*' found on any node", errors.ECODE_INVAL, {"mode": "import"}),
+        ("needs its handshake", errors.ECODE_INVAL, {"mode": "remote-import"}),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(big: Master, match: str, code: str, values: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from support.standinstorage import Write
 from support.transferring import Transfers
 from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
 
-from ganeti import errors, objects, opcodes
+from ganeti import objects, opcodes
 
 CONTENT = [b"the first disk", b"the second disk"]
 

@@ -1,0 +1,298 @@
+"""Where a new instance's data comes from if not from its operating system: an export, or another cluster.
+
+Facts: doc/reference/drivers.md d.1, doc/reference/interfaces.md f.3; what differs: doc/design-transfers.rst.
+"""
+
+from __future__ import annotations
+
+import copy
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import constants, errors, objects, opcodes, pathutils, x509
+from ganeti.cmdlib import transfers
+from ganeti.cmdlib.backup import remote
+from ganeti.cmdlib.base import Feedback, Filled, LogicalUnit
+from ganeti.cmdlib.common import CheckNodeOnline, ExpandNode, Invalid
+from ganeti.params import exported
+from ganeti.utils.text import NiceSort
+
+if TYPE_CHECKING:
+    from ganeti.rpc import RpcResult
+
+LU = LogicalUnit[opcodes.OpInstanceCreate]
+
+IMPORT, REMOTE_IMPORT = "import", "remote-import"
+
+# Validity of the certificate for one transfer, and how long the other cluster has to connect beside the time that it takes to
+# stop the guest.
+_KEY_SECONDS = 24 * 3600
+_CONNECT_SECONDS = 180
+
+
+class Source:
+    """What fills the disks of a new instance."""
+
+    def __init__(self, lu: LU):
+        self._lu = lu
+
+    def CheckArguments(self) -> None:
+        """Check the request by itself."""
+        op = self._lu.op
+        if op.forthcoming or op.commit:
+            raise Invalid("An instance that is imported can be neither reserved nor committed")
+        if any(isinstance(disk, dict) and disk.get("adopt") for disk in op.disks):
+            raise Invalid("Disk adoption not allowed for an instance that is imported: its disks are filled")
+
+    def Found(self) -> opcodes.OpInstanceCreate:
+        """Return the request with all that it leaves out; called before there are locks."""
+        return self._lu.op
+
+    def Nodes(self) -> set[str]:
+        """Return the nodes that take part beside those of the instance."""
+        return set()
+
+    def Env(self) -> dict[str, Any]:
+        """Return variables of the hooks."""
+        return {}
+
+    def CheckPrereq(self) -> None:
+        """Check, when there are locks, that all is as it was found."""
+
+    def Fill(self, feedback: Feedback, instance: objects.Instance, disks: Sequence[objects.Disk]) -> None:
+        """Fill the disks, which are set up on the primary node; raise OpExecError."""
+        raise NotImplementedError
+
+    # --- for subclasses -----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _Target(instance: objects.Instance, disk: objects.Disk, index: int) -> transfers.End:
+        """Return what writes a disk: the import script of its system, or nobody else where it has none."""
+        return ("script", ((disk, instance), index)) if instance.os else ("raw", (disk, instance))
+
+    def _Rename(self, feedback: Feedback, instance: objects.Instance, old_name: str) -> None:
+        if not instance.os:
+            return
+        lu = self._lu
+        feedback("* running the instance OS rename script...")
+        result = lu.rpc.call_instance_run_rename(instance.primary_node, instance, old_name, Filled(lu.op.debug_level))
+        result.Warn(
+            f"Could not run OS rename script for instance {instance.name} on node {result.node_name}; its data was imported",
+            lu.LogWarning,
+        )
+
+    @staticmethod
+    def _Failed(instance: objects.Instance, why: str) -> errors.OpExecError:
+        # What becomes of the instance is said by whoever made it (outcome).
+        return errors.OpExecError(f"The data of instance {instance.name} was not imported: {why}")
+
+    def _CheckSent(self, instance: objects.Instance, sent: Sequence[str | None]) -> None:
+        failed = [error for error in sent if error]
+        if failed:
+            raise self._Failed(instance, "; ".join(failed))
+
+
+def ChooseSource(lu: LU) -> Source | None:
+    """Return what the request says the data comes from; None: from the operating system, an image or nowhere."""
+    classes: dict[str, type[Source]] = {IMPORT: LocalExport, REMOTE_IMPORT: OtherCluster}
+    chosen = classes.get(lu.op.mode)
+    return None if chosen is None else chosen(lu)
+
+
+class LocalExport(Source):
+    """An export on a node of this cluster."""
+
+    _node: objects.Node
+    _path: str
+    _text: str
+    _export: exported.Export
+
+    def CheckArguments(self) -> None:
+        super().CheckArguments()
+        op = self._lu.op
+        if op.src_node is None and op.src_path is not None and posixpath.isabs(op.src_path):
+            raise Invalid(
+                f"A directory with its full path, {op.src_path}, belongs to a node",
+                hint="name the node with --src-node, or give the export's name only",
+            )
+
+    def Found(self) -> opcodes.OpInstanceCreate:
+        self._Find()
+        self._text = self._Read()
+        self._export = self._Parse(self._text)
+        return self._Filled(self._lu.op)
+
+    def _Find(self) -> None:
+        """Find the node that has the export, and its directory."""
+        lu, op = self._lu, self._lu.op
+        name = op.src_path or op.instance_name
+        self._path = name if posixpath.isabs(name) else posixpath.join(pathutils.EXPORT_DIR, name)
+        if op.src_node is not None:
+            self._node = ExpandNode(lu.snapshot, op.src_node, op.src_node_uuid)
+            CheckNodeOnline(self._node, "The node with the export is offline")
+            return
+        online = [node for node in lu.snapshot.nodes.values() if not node.offline]
+        results = lu.rpc.call_export_list([node.uuid for node in online])
+        having = [node for node in online if name in (results[node.uuid].payload or ())]
+        if not having:
+            silent = [result.node_name for result in results.values() if result.failure is not None]
+            away = f"; not asked: {', '.join(NiceSort(silent))}, which did not answer" if silent else ""
+            raise errors.OpPrereqError(
+                f"No export '{name}' found on any node{away}",
+                errors.ECODE_INVAL,
+                hint="'gnt-backup list' shows what there is",
+            )
+        newest = {node.name: node for node in having}
+        self._node = newest[NiceSort(newest)[0]]
+        if len(having) > 1:
+            lu.LogInfo(f"Export '{name}' is on {', '.join(NiceSort(newest))}; that on {self._node.name} is used")
+
+    def _Read(self) -> str:
+        result = self._lu.rpc.call_export_info(self._node.uuid, self._path)
+        result.Raise(f"No export found in {self._path} on node {result.node_name}", prereq=True)
+        return str(result.payload)
+
+    def _Parse(self, text: str) -> exported.Export:
+        try:
+            return exported.Parse(text)
+        except errors.ParseError as err:
+            raise self._Unusable(err) from err
+
+    def _Unusable(self, err: errors.ParseError) -> errors.OpPrereqError:
+        where = f"The export in {self._path} on node {self._node.name}"
+        return errors.OpPrereqError(f"{where} cannot be used: {err}", errors.ECODE_ENVIRON)
+
+    def _Filled(self, asked: opcodes.OpInstanceCreate) -> opcodes.OpInstanceCreate:
+        """Return the request with what it leaves out; the request itself stays: the next try may find another export."""
+        found, op = self._export, copy.copy(asked)
+        op.force_variant, op.no_install = True, False
+        op.os_type = found.os or ""
+        op.src_node, op.src_node_uuid, op.src_path = self._node.name, self._node.uuid, self._path
+        if op.disk_template is None and found.disk_template in self._lu.snapshot.cluster.enabled_disk_templates:
+            op.disk_template = found.disk_template
+        if not op.disks:
+            op.disks = [{"size": disk.size, "name": disk.name} for disk in found.disks]
+        if not op.nics:
+            op.nics = [self._NicRequest(nic) for nic in found.nics]
+        elif found.name == op.instance_name:
+            op.nics = [self._KeepMac(nic, index) for index, nic in enumerate(op.nics)]
+        op.tags = op.tags or list(found.tags)
+        op.hypervisor = op.hypervisor or found.hypervisor
+        try:
+            op.hvparams = {**found.HvValues(op.hypervisor or ""), **op.hvparams}
+            op.beparams = {**found.BeValues(), **op.beparams}
+        except errors.ParseError as err:
+            raise self._Unusable(err) from err
+        if unknown := found.Unknown():
+            self._lu.LogWarning(f"This release does not know these parameters of the export: {', '.join(unknown)}")
+        op.osparams = {**found.osparams, **op.osparams}
+        op.osparams_private = {**found.osparams_private, **(op.osparams_private or {})}
+        return op
+
+    def _NicRequest(self, nic: Mapping[str, str | None]) -> dict[str, Any]:
+        """Return a network card of the export as a request describes it: a network has its own mode and link."""
+        left_out = ["mode", "link", "vlan"] if nic.get("network") else []
+        if self._lu.snapshot.Users("MAC address", nic.get("mac")):
+            # The original, or another copy, is still there.
+            self._lu.LogInfo(f"MAC address {nic['mac']} is in use: this network card gets another one")
+            left_out.append("mac")
+        return {key: value for key, value in nic.items() if value is not None and key not in left_out}
+
+    def _KeepMac(self, nic: dict[str, Any], index: int) -> dict[str, Any]:
+        """Give a network card of the same instance the address that it had."""
+        if nic.get("mac", constants.VALUE_AUTO) != constants.VALUE_AUTO or index >= len(self._export.nics):
+            return nic
+        return {**nic, "mac": self._export.nics[index].get("mac") or constants.VALUE_AUTO}
+
+    def Nodes(self) -> set[str]:
+        return {self._node.uuid}
+
+    def Env(self) -> dict[str, Any]:
+        images = [posixpath.join(self._path, disk.dump) if disk.dump else False for disk in self._export.disks]
+        return {"SRC_NODE": self._node.name, "SRC_PATH": self._path, "SRC_IMAGES": str(images)}
+
+    def CheckPrereq(self) -> None:
+        node = self._lu.snapshot.nodes.get(self._node.uuid)
+        if node is None or node.offline:
+            raise errors.OpPrereqError(
+                f"Node {self._node.name}, which has the export, was removed or is offline now", errors.ECODE_STATE
+            )
+        if self._Read() != self._text:
+            raise errors.OpPrereqError(
+                f"The export in {self._path} on node {node.name} has changed since this job read it; try again",
+                errors.ECODE_STATE,
+            )
+
+    def Fill(self, feedback: Feedback, instance: objects.Instance, disks: Sequence[objects.Disk]) -> None:
+        lu = self._lu
+        plan = []
+        for index, (disk, old) in enumerate(zip(disks, self._export.disks, strict=False)):
+            if old.dump is None:
+                feedback(f"* disk {index} is empty: the export has nothing of it")
+                continue
+            path = posixpath.join(self._path, old.dump)
+            plan.append(transfers.DiskTransfer(f"disk{index}", ("file", path), self._Target(instance, disk, index)))
+        feedback(f"* importing the disks from {self._path} on {self._node.name}...")
+        primary = instance.primary_node
+        sent = transfers.TransferDisks(lu, feedback, instance, self._node.uuid, primary, plan, lu.op.compress)
+        self._CheckSent(instance, sent)
+        result: RpcResult = lu.rpc.call_export_info(self._node.uuid, self._path)
+        if result.fail_msg or result.payload != self._text:
+            # Its disks may be of different exports.
+            raise self._Failed(instance, f"the export in {self._path} on {self._node.name} was replaced meanwhile")
+        self._Rename(feedback, instance, self._export.name)
+
+
+class OtherCluster(Source):
+    """An instance of another cluster, which sends its disks when this job says where to."""
+
+    _ca: str
+    _old_name: str
+
+    def CheckArguments(self) -> None:
+        super().CheckArguments()
+        op = self._lu.op
+        if op.source_x509_ca is None or not op.source_instance_name:
+            raise Invalid(
+                "An import from another cluster needs its handshake, its certificate, and the name that the instance has there"
+            )
+        secret = remote.ReadDomainSecret()
+        remote.CheckHandshake(secret, op.source_handshake)
+        self._ca = remote.CheckCa(secret, op.source_x509_ca)
+        self._old_name = op.source_instance_name
+
+    def CheckPrereq(self) -> None:
+        transfers.CheckCompression(self._lu.snapshot, self._lu.op.compress)
+
+    def Fill(self, feedback: Feedback, instance: objects.Instance, disks: Sequence[objects.Disk]) -> None:
+        lu, primary = self._lu, instance.primary_node
+        result = lu.rpc.call_x509_cert_create(primary, _KEY_SECONDS)
+        result.Raise(f"Could not make a key for the transfer on node {result.node_name}")
+        key_name, certificate = result.payload
+        try:
+            sent = transfers.ReceiveDisks(
+                lu,
+                feedback,
+                instance,
+                [self._Target(instance, disk, index) for index, disk in enumerate(disks)],
+                transfers.Trust(key_name, self._ca),
+                lu.op.compress,
+                _CONNECT_SECONDS + lu.op.source_shutdown_timeout,
+                lambda addresses: self._Announce(feedback, certificate, addresses),
+            )
+        finally:
+            removed = lu.rpc.call_x509_cert_remove(primary, key_name)
+            removed.Warn(f"Could not remove the key of the transfer on node {removed.node_name}", lu.LogWarning)
+        self._CheckSent(instance, sent)
+        self._Rename(feedback, instance, self._old_name)
+
+    @staticmethod
+    def _Announce(feedback: Feedback, certificate: str, addresses: Sequence[transfers.Address]) -> None:
+        """Tell the client where the other cluster is to send the disks."""
+        secret = remote.ReadDomainSecret()
+        infos = [
+            remote.MakeDiskInfo(secret, index, address.host, address.port, address.magic)
+            for index, address in enumerate(addresses)
+        ]
+        feedback(constants.ELOG_REMOTE_IMPORT, {"disks": infos, "x509_ca": x509.Sign(certificate, secret)})

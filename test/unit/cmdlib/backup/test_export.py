@@ -1,0 +1,232 @@
+"""Exporting instances: what becomes of the guest, the export and what was made for it (doc/design-transfers.rst)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.creation import OnDisks
+from support.master import Master
+from support.standinstorage import Write
+from support.transferring import Transfers
+from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
+
+from ganeti import errors, objects, opcodes, pathutils
+from ganeti.params import exported
+
+CONTENT = [b"the first disk", b"the second disk"]
+EXPORT = f"{pathutils.EXPORT_DIR}/{WEB}"
+
+
+@pytest.fixture
+def three(make: Callable[..., Master]) -> Master:
+    return make(3, lvm=True, change=_EmptyWithFiles)
+
+
+class Exporting:
+    """An instance with two disks on the first node, and what is on the nodes."""
+
+    def __init__(self, master: Master, template: str = "plain", up: bool = True):
+        self.master = master
+        self.transfers = Transfers(master)
+        more: dict[str, Any] = {"snode": "node2"} if template == "drbd" else {}
+        master.Run(OnDisks(WEB, {"size": 128}, {"size": 256}, disk_template=template, start=up, **more))
+        for disk, content in zip(self.disks, CONTENT, strict=True):
+            data = disk.children[0] if disk.children else disk
+            group, name = data.logical_id
+            file = master[0].machine.disk.Lookup(f"/dev/{group}/{name}" if data.dev_type == "plain" else name)
+            Write(file, content)
+        self.before = self.Volumes()
+
+    @property
+    def web(self) -> objects.Instance:
+        return self.master.Instance(WEB)
+
+    @property
+    def disks(self) -> tuple[objects.Disk, ...]:
+        return self.master.snapshot.InstanceDisks(self.web)
+
+    def Runs(self) -> bool:
+        return WEB in self.master[0].guests
+
+    def Volumes(self) -> list[str]:
+        return sorted(self.master[0].lvm.Volumes())
+
+    def Exports(self) -> list[list[str]]:
+        names = [node.Names(pathutils.EXPORT_DIR) for node in self.master.all]
+        return [[name for name in found if not name.startswith(".")] for found in names]
+
+    def Contents(self, node: int) -> list[bytes]:
+        """What an export holds, in the order of the disks, as its description says."""
+        read = self.master[node].Read
+        found = exported.Parse(read(f"{EXPORT}/config.ini").decode())
+        return [read(f"{EXPORT}/{disk.dump}").rstrip(b"\0") for disk in found.disks]
+
+
+def _Export(target_node: Any = "node2", **values: Any) -> opcodes.OpBackupExport:
+    return opcodes.OpBackupExport(instance_name="web", target_node=target_node, **values)
+
+
+# --- what becomes of the guest --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("template", ["plain", "drbd"])
+@pytest.mark.req("D20-OS-13")
+def test_a_guest_runs_again_before_its_data_is_sent(three: Master, template: str) -> None:
+    scene = Exporting(three, template)
+    seen: list[tuple[bool, int]] = []
+
+    def look(name: str) -> None:
+        if name == "export_start":
+            seen.append((scene.Runs(), len(scene.Volumes()) - len(scene.before)))
+
+    three[0].watch = look
+    assert three.Run(_Export()) == [True, [True, True]]
+    assert seen == [(True, 2), (True, 2)], "it runs, and both snapshots are there"
+    assert scene.Volumes() == scene.before and scene.Runs()
+    assert scene.Contents(1) == CONTENT
+    assert (scene.web.admin_state, scene.web.disks_active) == ("up", True)
+    assert three[0].calls.count("instance_shutdown") == 1
+
+
+def test_a_running_guest_goes_on_if_it_is_not_to_be_shut_down(three: Master) -> None:
+    scene = Exporting(three)
+    three.Run(_Export(shutdown=False))
+    assert "instance_shutdown" not in three[0].calls and scene.Runs()
+    assert scene.Contents(1) == CONTENT and scene.Volumes() == scene.before
+
+
+def test_a_stopped_instance_stays_so_and_its_disks_too(three: Master) -> None:
+    scene = Exporting(three, up=False)
+    three.Run(opcodes.OpInstanceDeactivateDisks(instance_name="web"))
+    three.Run(_Export())
+    assert not scene.Runs() and not scene.web.disks_active and "blockdev_snapshot" not in three[0].calls
+    assert scene.Contents(1) == CONTENT
+
+
+def test_an_instance_is_removed_when_its_export_is_complete(three: Master) -> None:
+    scene = Exporting(three)
+    three.Run(_Export(remove_instance=True))
+    assert three.snapshot.InstanceByName(WEB) is None and not scene.Runs() and scene.Volumes() == []
+    assert scene.Contents(1) == CONTENT
+    assert "blockdev_snapshot" not in three[0].calls, "nobody writes any longer"
+
+
+def test_disks_without_snapshots_keep_the_guest_down_for_a_long_sleep_only(three: Master) -> None:
+    scene = Exporting(three, "file")
+    with pytest.raises(errors.OpPrereqError, match="would be down until all its data has been sent"):
+        three.Run(_Export())
+    with pytest.raises(errors.OpPrereqError, match="cannot be exported while it runs"):
+        three.Run(_Export(shutdown=False))
+    assert scene.Runs()
+    three.Run(_Export(long_sleep=True))
+    assert scene.Runs() and scene.Contents(1) == CONTENT
+
+
+# --- what fails -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "call", "said"),
+    [
+        (0, "blockdev_snapshot", "Could not make a snapshot of disk/0"),
+        (0, "export_start", "disk 0: sending of disk0 on node node1.example.org did not begin"),
+        (1, "import_start", "disk 1: receiving of disk1 on node node2.example.org did not begin"),
+        (1, "finalize_export", "could not be completed on node node2"),
+    ],
+)
+def test_a_failure_keeps_the_guest_and_the_older_export(three: Master, where: int, call: str, said: str) -> None:
+    scene = Exporting(three)
+    three.Run(_Export())
+    three[where].faults[call] = "the node has its reasons"
+    with pytest.raises(errors.OpExecError, match=said) as caught:
+        three.Run(_Export())
+    assert "the node has its reasons" in str(caught.value)
+    assert scene.Runs() and scene.Volumes() == scene.before and scene.transfers.programs == {}
+    assert scene.Contents(1) == CONTENT, "the older one"
+    del three[where].faults[call]
+    three.Run(_Export())
+
+
+def test_a_disk_that_is_not_sent_is_named_and_the_guest_runs(three: Master) -> None:
+    scene = Exporting(three, "file")
+    scene.transfers.failing["disk1"] = "the file system is damaged"
+    with pytest.raises(errors.OpExecError, match=r"disk 1: .*the file system is damaged") as caught:
+        three.Run(_Export(long_sleep=True))
+    assert "disk 0" not in str(caught.value) and "gnt-backup remove" in str(caught.value.hint)
+    assert scene.Runs() and scene.Exports()[1] == [f"{WEB}.new"]
+    three.Run(opcodes.OpBackupRemove(instance_name=WEB))
+    assert scene.Exports()[1] == []
+
+
+def test_a_target_that_dies_is_given_up(three: Master) -> None:
+    scene = Exporting(three)
+    three[0].watch = lambda name: three[1].machine.PowerOff() if name == "export_start" else None
+    with pytest.raises(errors.OpExecError, match=r"disk 0: sending of disk0 on node node1.*connection reset"):
+        three.Run(_Export())
+    assert scene.Runs() and scene.Volumes() == scene.before
+
+
+def test_a_guest_that_does_not_stop_is_not_exported(three: Master) -> None:
+    scene = Exporting(three)
+    three[0].faults["instance_shutdown"] = "it does not listen"
+    with pytest.raises(errors.OpExecError, match="Could not shutdown instance"):
+        three.Run(_Export())
+    assert scene.Runs() and "blockdev_snapshot" not in three[0].calls
+
+
+def test_a_guest_that_cannot_start_again_is_named(three: Master) -> None:
+    scene = Exporting(three)
+    three[0].faults["instance_start"] = "no memory"
+    with pytest.raises(errors.OpExecError, match=r"could not be started again on node node1.*no memory") as caught:
+        three.Run(_Export())
+    assert caught.value.hint == f"'gnt-instance startup {WEB}' tries again"
+    assert scene.Volumes() == scene.before, "no snapshot is left"
+
+
+# --- nodes ----------------------------------------------------------------------------------------------------------------
+
+
+def test_older_exports_elsewhere_go_when_the_new_one_is_complete(three: Master) -> None:
+    scene = Exporting(three)
+    three.Run(_Export("node2"))
+    three[2].faults["finalize_export"] = "its disk is full"
+    with pytest.raises(errors.OpExecError):
+        three.Run(_Export("node3"))
+    assert scene.Exports()[1] == [WEB]
+    del three[2].faults["finalize_export"]
+    three.Run(_Export("node3"))
+    assert scene.Exports()[1:] == [[], [WEB]]
+
+
+def test_nodes_are_free_while_the_data_travels(three: Master) -> None:
+    Exporting(three)
+    held: list[set[str]] = []
+
+    def look(name: str) -> None:
+        if name == "impexp_status":
+            rows = three.glm.QueryLocks()
+            held.append({row.name.partition("/")[0] for row in rows if row.owner})
+
+    three[0].watch = look
+    three.Run(_Export())
+    assert held and all(levels == {"cluster", "instance"} for levels in held), held
+
+
+@pytest.mark.parametrize(
+    ("said", "values"),
+    [
+        ("Node 'nowhere' not known", {"target_node": "nowhere"}),
+        ("long_sleep needs an instance that is shut down", {"long_sleep": True, "shutdown": False}),
+        ("must be shut down for it", {"remove_instance": True, "shutdown": False}),
+        ("Compression tool 'rar' is not allowed in this cluster, none, gzip", {"compress": "rar"}),
+        ("needs the name of the key", {"mode": "remote", "target_node": []}),
+        ("A local export goes to a node", {"target_node": [["127.0.0.1", 1, "magic", "hmac", "salt"]]}),
+    ],
+)
+def test_what_cannot_be_is_refused(three: Master, said: str, values: dict[str, Any]) -> None:
+    scene = Exporting(three)
+    with pytest.raises(errors.OpPrereqError, match=said):
+        three.Run(_Export(**values))
+    assert scene.Runs() and "instance_shutdown" not in three[0].calls

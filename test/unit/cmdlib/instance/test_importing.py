@@ -1,0 +1,209 @@
+"""Instances whose data comes from an export, or from another cluster (doc/design-transfers.rst)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.creation import OnDisks
+from support.master import Callbacks, Master
+from support.standinstorage import Write
+from support.transferring import Transfers
+from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
+
+from ganeti import constants, errors, objects, opcodes, pathutils, x509
+from ganeti.cmdlib.backup import remote
+
+CONTENT = [b"the first disk", b"the second disk"]
+COPY = "copy.example.org"
+SECRET = "the secret of both clusters"
+EXPORT = f"{pathutils.EXPORT_DIR}/{WEB}"
+
+
+@pytest.fixture
+def three(make: Callable[..., Master]) -> Master:
+    return make(3, lvm=True, change=_EmptyWithFiles)
+
+
+class Exported:
+    """An instance with two disks on the first node, stopped, with an export on the second one."""
+
+    def __init__(self, master: Master, **values: Any):
+        self.master = master
+        self.transfers = Transfers(master)
+        own: dict[str, Any] = {"beparams": {"minmem": 96, "maxmem": 160}, "tags": ["kept"], "nics": [{}], **values}
+        master.Run(OnDisks(WEB, {"size": 128, "name": "root"}, {"size": 256}, disk_template="plain", **own))
+        self.original = master.Instance(WEB)
+        for disk, content in zip(self.Disks(WEB), CONTENT, strict=True):
+            Write(self.File(0, disk), content)
+        master.Run(opcodes.OpBackupExport(instance_name=WEB, target_node="node2"))
+
+    def Disks(self, name: str) -> tuple[objects.Disk, ...]:
+        return self.master.snapshot.InstanceDisks(self.master.Instance(name))
+
+    def File(self, node: int, disk: objects.Disk) -> Any:
+        return self.master[node].machine.disk.Lookup("/dev/{}/{}".format(*disk.logical_id))
+
+    def Contents(self, name: str, node: int) -> list[bytes]:
+        return [self.File(node, disk).data.rstrip(b"\0") for disk in self.Disks(name)]
+
+    def Remove(self) -> None:
+        self.master.Run(opcodes.OpInstanceRemove(instance_name=WEB))
+
+
+def _Import(name: str = COPY, **values: Any) -> opcodes.OpInstanceCreate:
+    own: dict[str, Any] = {"mode": "import", "src_path": WEB, "os_type": None, "nics": [], "hypervisor": None}
+    return OnDisks(name, **{**own, "hvparams": {}, **values})
+
+
+def test_all_that_is_not_said_comes_from_the_export(three: Master) -> None:
+    scene = Exported(three)
+    cbs = Callbacks()
+    assert three.Run(_Import(pnode="node3"), cbs) == ["node3.example.org"]
+    copied = three.Instance(COPY)
+    assert scene.Contents(COPY, 2) == CONTENT
+    assert [(disk.size, disk.name, disk.dev_type) for disk in scene.Disks(COPY)] == [
+        (128, "root", "plain"),
+        (256, None, "plain"),
+    ]
+    assert copied.beparams["minmem"] == 96 and copied.beparams["maxmem"] == 160
+    assert (copied.os, copied.hypervisor, copied.tags) == ("debian+minimal", "kvm", ("kept",))
+    assert copied.nics[0].mac != scene.original.nics[0].mac
+    assert any("is in use: this network card gets another one" in message for message in cbs.messages)
+    assert three[2].renamed == [WEB] and copied.admin_state == constants.ADMINST_DOWN
+
+
+def test_what_is_said_counts(three: Master) -> None:
+    scene = Exported(three)
+    scene.Remove()
+    asked = _Import(
+        WEB, disk_template="file", beparams={"maxmem": 512}, tags=["new"], nics=[{"mac": "auto"}], start=True
+    )
+    three.Run(asked)
+    again = three.Instance(WEB)
+    assert again.beparams == {**again.beparams, "minmem": 96, "maxmem": 512} and again.tags == ("new",)
+    assert again.nics[0].mac == scene.original.nics[0].mac, "it is the same instance"
+    assert {disk.dev_type for disk in scene.Disks(WEB)} == {"file"} and WEB in three[0].guests
+    assert asked.disks == [] and asked.os_type is None, "the next try reads the export anew"
+
+
+def test_an_allocator_chooses_the_node(three: Master) -> None:
+    Exported(three)
+    three.Run(_Import(pnode=None, iallocator="hail"))
+    assert three.Instance(COPY).primary_node in three.nodes
+
+
+def test_data_that_does_not_arrive_is_an_error_and_the_instance_stays_down(three: Master) -> None:
+    scene = Exported(three)
+    scene.transfers.failing["disk1"] = "no room"
+    cbs = Callbacks()
+    with pytest.raises(errors.OpExecError, match=r"was not imported: sending of disk1 .*no room"):
+        three.Run(_Import(start=True), cbs)
+    assert any("stopped and not complete" in message for message in cbs.messages)
+    assert any(f"'gnt-instance remove {COPY}' removes it" in message for message in cbs.messages)
+    assert three.Instance(COPY).admin_state == constants.ADMINST_DOWN and COPY not in three[0].guests
+    assert scene.transfers.programs == {}
+
+
+def test_an_export_that_is_replaced_meanwhile_is_noticed(three: Master) -> None:
+    Exported(three)
+    text = three[1].Read(f"{EXPORT}/config.ini").decode()
+    three[1].watch = lambda name: (
+        three[1].Write(f"{EXPORT}/config.ini", text + "\n") if name == "export_start" else None
+    )
+    with pytest.raises(errors.OpExecError, match="was replaced meanwhile"):
+        three.Run(_Import())
+
+
+def test_an_export_that_changes_before_the_locks_are_held_is_noticed(three: Master) -> None:
+    Exported(three)
+    text, reads = three[1].Read(f"{EXPORT}/config.ini").decode(), []
+
+    def change(name: str) -> None:
+        if name == "export_info":
+            reads.append(name)
+            if len(reads) == 2:
+                three[1].Write(f"{EXPORT}/config.ini", text.replace("96", "97"))
+
+    three[1].watch = change
+    with pytest.raises(errors.OpPrereqError, match="has changed since this job read it; try again"):
+        three.Run(_Import())
+
+
+@pytest.mark.parametrize(
+    ("said", "values"),
+    [
+        ("belongs to a node", {"src_path": "/srv/ganeti/export/web"}),
+        ("No export found in .*/nothing on node node2", {"src_path": "nothing", "src_node": "node2"}),
+        ("Node 'nowhere' not known", {"src_node": "nowhere"}),
+        ("neither reserved nor committed", {"forthcoming": True}),
+        ("Disk adoption not allowed", {"disks": [{"adopt": "vol"}]}),
+        ("already in the cluster", {"instance_name": WEB}),
+    ],
+)
+def test_what_cannot_be_imported_is_refused(three: Master, said: str, values: dict[str, Any]) -> None:
+    Exported(three)
+    op = _Import()
+    for name, value in values.items():
+        setattr(op, name, value)
+    with pytest.raises(errors.OpPrereqError, match=said):
+        three.Run(op)
+
+
+@pytest.mark.parametrize("line", ["version = 7", "disk0_size = huge", "nic_count = -1", "[instance", "minmem = many"])
+def test_a_damaged_export_is_named_and_nothing_is_made(three: Master, line: str) -> None:
+    Exported(three)
+    text = three[1].Read(f"{EXPORT}/config.ini").decode()
+    key = line.partition(" ")[0]
+    lines = [line if own.startswith(f"{key} ") else own for own in text.splitlines()]
+    three[1].Write(f"{EXPORT}/config.ini", "\n".join([*lines, *([line] if line.startswith("[") else [])]))
+    with pytest.raises(errors.OpPrereqError, match=f"export in {EXPORT} on node node2.example.org cannot be used"):
+        three.Run(_Import())
+    assert three.snapshot.InstanceByName(COPY) is None
+
+
+# --- from another cluster -------------------------------------------------------------------------------------------------
+
+
+def _Arriving(three: Master, **values: Any) -> opcodes.OpInstanceCreate:
+    """The request of a client that has asked the other cluster."""
+    for node in three.all:
+        node.Write(pathutils.CLUSTER_DOMAIN_SECRET_FILE, SECRET + "\n")
+    _, certificate = x509.MakeSelfSigned("there.example.net", 3600)
+    own: dict[str, Any] = {
+        "mode": "remote-import",
+        "source_handshake": remote.MakeHandshake(SECRET),
+        "source_x509_ca": x509.Sign(certificate, SECRET),
+        "source_instance_name": WEB,
+        "disk_template": "plain",
+    }
+    return OnDisks(COPY, {"size": 128}, **{**own, **values})
+
+
+@pytest.mark.req("D22-MOVE-07")
+@pytest.mark.parametrize(
+    ("said", "values"),
+    [
+        ("have different domain secrets", {"source_handshake": remote.MakeHandshake("another secret")}),
+        ("needs its handshake", {"source_x509_ca": None}),
+        ("needs its handshake", {"source_instance_name": None}),
+        ("certificate of the other cluster is not valid", {"source_x509_ca": base64.b64encode(b"nonsense").decode()}),
+        ("Compression tool 'rar' is not allowed", {"compress": "rar"}),
+    ],
+)
+def test_another_cluster_must_prove_who_it_is(three: Master, said: str, values: dict[str, Any]) -> None:
+    with pytest.raises(errors.OpPrereqError, match=said):
+        three.Run(_Arriving(three, **values))
+    assert three.snapshot.InstanceByName(COPY) is None
+
+
+def test_nobody_who_connects_leaves_a_stopped_instance_and_no_key(three: Master) -> None:
+    Transfers(three, nobody=True)
+    with pytest.raises(
+        errors.OpExecError, match=r"receiving of disk0 on node node1.example.org failed: Nobody connected"
+    ):
+        three.Run(_Arriving(three))
+    assert three.Instance(COPY).admin_state == constants.ADMINST_DOWN
+    assert three[0].Names(pathutils.CRYPTO_KEYS_DIR) == []
