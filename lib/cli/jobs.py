@@ -21,6 +21,10 @@ OpCodeT = TypeVar("OpCodeT", bound="OpCode")
 
 # Seconds of one wait for a change.
 POLL_TIMEOUT = 60.0
+# The same while the job is queued, until it was said that it is.
+QUEUED_TIMEOUT = 10.0
+# With less than this many bytes free the file system of the data directory may be full for the master daemon.
+LITTLE_ROOM = 4 << 20
 # The executor looks at this many jobs at a time for one that has started.
 CHUNK = 25
 
@@ -56,6 +60,9 @@ class _MasterClient(luxi_client.Client):
 
     def Retrying(self, seconds: float) -> None:
         output.ToStderr(luxi_client.RetryingText(seconds))
+
+    def Late(self, seconds: float) -> None:
+        output.ToStderr(luxi_client.LateText(seconds))
 
     def Call(self, method: str, args: Sequence[Any] = ()) -> Any:
         try:
@@ -161,6 +168,11 @@ class Feedback:
         elif status == constants.JOB_STATUS_WAITING:
             output.ToStderr(f"Job {job_id} is trying to acquire all necessary locks")
 
+    def Explain(self, reasons: Iterable[str]) -> None:
+        """Print what may be the reason that nothing has happened for a while."""
+        for reason in reasons:
+            output.ToStderr(reason)
+
     def Polled(self) -> None:
         """Do what is due while a job is waited for; called at least once a minute."""
 
@@ -195,7 +207,9 @@ def _FollowJob(job_id: int, client: Source, feedback: Feedback) -> None:
     serial = None
     told: set[str] = set()
     while True:
-        answer = client.WaitForJobChangeOnce(job_id, ["status"], info, serial, timeout=POLL_TIMEOUT)
+        is_new = info == [constants.JOB_STATUS_QUEUED] and not told
+        timeout = QUEUED_TIMEOUT if is_new else POLL_TIMEOUT
+        answer = client.WaitForJobChangeOnce(job_id, ["status"], info, serial, timeout=timeout)
         feedback.Polled()
         if answer is None:
             raise errors.JobLost(f"Job with id {job_id} lost")
@@ -204,9 +218,13 @@ def _FollowJob(job_id: int, client: Source, feedback: Feedback) -> None:
         else:
             values, log = answer
         status = values[0]
-        if not log and values == info and status in _UNFINISHED and status not in told:
-            told.add(status)
-            feedback.Waiting(job_id, status)
+        if not log and values == info and status not in told:
+            reasons = _Obstacles(status, client)
+            if status in _UNFINISHED:
+                feedback.Waiting(job_id, status)
+            if status in _UNFINISHED or reasons:
+                told.add(status)
+                feedback.Explain(reasons)
         info = list(values)
         for number, timestamp, kind, message in log:
             feedback.Log(timestamp, kind, message)
@@ -215,6 +233,34 @@ def _FollowJob(job_id: int, client: Source, feedback: Feedback) -> None:
             feedback.Flush()
         elif status in constants.JOBS_FINALIZED or status == constants.JOB_STATUS_CANCELING:
             return
+
+
+def _Obstacles(status: str, client: Source) -> list[str]:
+    """Return what may keep a job from going on, as far as it can be seen from here: only beside the master daemon."""
+    if not isinstance(client, luxi_client.Client):
+        return []
+    found = _FilterRules(client) if status == constants.JOB_STATUS_QUEUED else []
+    try:
+        free = runtime.DiskFree(pathutils.DATA_DIR)
+    except OSError:
+        return found
+    if free < LITTLE_ROOM:
+        found.append(
+            f"The file system of {pathutils.DATA_DIR} has {free >> 10} KiB left: jobs wait while it is full, and go on by"
+            " themselves when there is room again"
+        )
+    return found
+
+
+def _FilterRules(client: luxi_client.Client) -> list[str]:
+    """Return which rules may hold queued jobs back."""
+    held = []
+    for (_, uuid), (_, action) in client.Query("filter", ["uuid", "action"])["data"]:
+        if action == "PAUSE":
+            held.append(f"{uuid} ({action})")
+        elif isinstance(action, list):
+            held.append(f"{uuid} ({' '.join(map(str, action))})")
+    return [f"It may be held back by filter rules: {', '.join(held)}; 'gnt-filter info' shows them"] if held else []
 
 
 def _JobResults(job_id: int, client: Source) -> list[Any]:

@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors, pathutils, runtime, ssconf
+from ganeti import constants, errors, pathutils, runtime, ssconf
 from ganeti.luxi import peer, protocol
 
 if TYPE_CHECKING:
@@ -20,6 +20,11 @@ FORCE_SOCKET = "FORCE_LUXI_SOCKET"
 
 # 3.x: the connection broke, so connect and send again; seconds before each try (doc/reference/luxi.md 1.1).
 RETRY_DELAYS = tuple(range(0, 75, 5))
+
+# Seconds after which an answer is late, besides those that a call may take because it was asked to wait for something.
+LATE = 10.0
+# Calls that wait -> place of the argument that says for how long.
+_WAITING_CALLS = {"WaitForJobChange": 4, "WaitForEvents": 2, "AutoArchiveJobs": 1}
 
 _RECV_SIZE = 64 * 1024
 _SEND_SIZE = 1 << 20
@@ -53,8 +58,16 @@ def RetryingText(seconds: float) -> str:
     return f"The master daemon does not answer; {TryingAgain(seconds)} (Ctrl-C to stop)"
 
 
+def LateText(seconds: float) -> str:
+    """Return what a program says to people when it has waited so long for an answer of the master daemon."""
+    return (
+        f"The master daemon has not answered for {seconds:.0f} seconds and is still waited for (Ctrl-C to stop);"
+        f" {pathutils.DaemonLog(constants.MASTERD)} may say why, but not while its process is stopped"
+    )
+
+
 class Transport:
-    """One connection: sends a message, waits for the answer."""
+    """One connection: sends a message, waits for the answer; ``late`` is called once for each answer that is late."""
 
     def __init__(
         self,
@@ -62,9 +75,11 @@ class Transport:
         connect_timeout: float = protocol.CONNECT_TIMEOUT,
         io_timeout: float = protocol.IO_TIMEOUT,
         retrying: Callable[[float], None] = lambda seconds: None,
+        late: Callable[[float], None] = lambda seconds: None,
     ):
         self._path = path
         self._retrying = retrying
+        self._late = late
         self._io_timeout = io_timeout
         self._framer = protocol.Framer()
         self._sock = self._Connect(connect_timeout)
@@ -109,21 +124,22 @@ class Transport:
         else:
             raise protocol.ProtocolError(f"Cannot connect to {self._path}: {err}") from err
 
-    def Call(self, message: bytes) -> bytes:
+    def Call(self, message: bytes, late_after: float = LATE) -> bytes:
         """Send ``message`` (with its end mark), return the answer without it."""
         deadline = runtime.Monotonic() + 2 * self._io_timeout
         try:
             for start in range(0, len(message), _SEND_SIZE):
                 self._sock.sendall(message[start : start + _SEND_SIZE])
+            data = self._First(late_after)
             while True:
-                if runtime.Monotonic() > deadline:
-                    raise protocol.TimeoutError("The master daemon's answer did not end in time")
-                data = self._sock.recv(_RECV_SIZE)
                 if not data:
                     raise protocol.ConnectionClosedError("The master daemon closed the connection")
                 complete = self._framer.Feed(data)
                 if complete:
                     return b"".join(complete[0])
+                if runtime.Monotonic() > deadline:
+                    raise protocol.TimeoutError("The master daemon's answer did not end in time")
+                data = self._sock.recv(_RECV_SIZE)
         except TimeoutError as err:
             raise protocol.TimeoutError(
                 f"No answer from the master daemon within {self._io_timeout} seconds",
@@ -132,6 +148,20 @@ class Transport:
         except OSError as err:
             raise protocol.ConnectionClosedError(f"The connection to the master daemon broke: {err}") from err
 
+    def _First(self, late_after: float) -> bytes:
+        """Return the beginning of the answer; call ``late`` if it does not come in time."""
+        if late_after >= self._io_timeout:
+            return self._sock.recv(_RECV_SIZE)
+        self._sock.settimeout(late_after)
+        try:
+            return self._sock.recv(_RECV_SIZE)
+        except TimeoutError:
+            self._late(late_after)
+            self._sock.settimeout(self._io_timeout - late_after)
+            return self._sock.recv(_RECV_SIZE)
+        finally:
+            self._sock.settimeout(self._io_timeout)
+
     def Close(self) -> None:
         self._sock.close()
 
@@ -139,6 +169,13 @@ class Transport:
 def _Plain(ops: Iterable[Any]) -> list[Any]:
     """Return opcode objects as JSON objects."""
     return [op.ToDict() if hasattr(op, "ToDict") else op for op in ops]
+
+
+def _AskedToWait(method: str, args: Sequence[Any]) -> float:
+    """Return the seconds for which the daemon may wait before it answers this call."""
+    place = _WAITING_CALLS.get(method, len(args))
+    timeout = args[place] if place < len(args) else 0
+    return timeout if isinstance(timeout, (int, float)) else 0
 
 
 class Client:
@@ -175,22 +212,26 @@ class Client:
     def Retrying(self, seconds: float) -> None:
         """Do nothing; called when the daemon cannot be reached and is tried again for so long."""
 
+    def Late(self, seconds: float) -> None:
+        """Do nothing; called once for each answer that has not come after so long and is still waited for."""
+
     def Call(self, method: str, args: Sequence[Any] = ()) -> Any:
         """Call a method by name; return its result or raise its error."""
         message = protocol.EncodeRequest(method, list(args))
+        late_after = LATE + _AskedToWait(method, args)
         for delay in self._retry_delays:
             runtime.Sleep(delay)
             try:
-                return self._CallOnce(message)
+                return self._CallOnce(message, late_after)
             except protocol.ConnectionClosedError:
                 continue
-        return self._CallOnce(message)
+        return self._CallOnce(message, late_after)
 
-    def _CallOnce(self, message: bytes) -> Any:
+    def _CallOnce(self, message: bytes, late_after: float) -> Any:
         if self._transport is None:
-            self._transport = Transport(self._path, self._connect_timeout, self._io_timeout, self.Retrying)
+            self._transport = Transport(self._path, self._connect_timeout, self._io_timeout, self.Retrying, self.Late)
         try:
-            answer = self._transport.Call(message)
+            answer = self._transport.Call(message, late_after)
         except BaseException:
             self.Close()  # an answer that still comes must not be taken for that of the next call
             raise

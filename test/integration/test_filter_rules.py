@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from support.commandline import CommandLine
 from support.realcluster import FollowJob, InterruptDelay, RealCluster, WaitUntil
+from support.stories import STARTER
 
 UUID = "00000031-aaaa-4bbb-8ccc-000000000031"
 AFTER = '[["jobid", [">", "id", "watermark"]]]'
@@ -59,6 +62,24 @@ def scene(cluster: RealCluster) -> Iterator[Scene]:
     for rule in made.Rules():
         made.Must("gnt-filter", "delete", rule["uuid"])
     made.line.Close()
+
+
+def test_a_command_names_the_rules_that_may_hold_its_job(scene: Scene) -> None:
+    scene.Add("--predicates=[]", "--action=CONTINUE")
+    uuid = scene.Add("--priority=3", f"--predicates={AFTER}", "--action=PAUSE")
+    node = scene.cluster[0]
+    command = [sys.executable, "-c", STARTER, "gnt-debug", "delay", "--no-locks", "0"]
+    with subprocess.Popen(
+        command, env=node.Environment(), cwd=node.root, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().endswith(" is waiting in queue\n")
+        line = process.stderr.readline()
+        assert line == f"It may be held back by filter rules: {uuid} (PAUSE); 'gnt-filter info' shows them\n"
+        assert process.poll() is None
+        scene.Must("gnt-filter", "delete", uuid)
+        _, err = process.communicate(timeout=50)
+    assert (process.returncode, err) == (0, "")
 
 
 def test_nothing_new_starts_until_the_rule_is_deleted(scene: Scene) -> None:

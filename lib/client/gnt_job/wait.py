@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ganeti import constants, errors
@@ -19,6 +19,9 @@ class _Silent(jobs.Feedback):
         pass
 
     def Waiting(self, job_id: int, status: str) -> None:
+        pass
+
+    def Explain(self, reasons: Iterable[str]) -> None:
         pass
 
 

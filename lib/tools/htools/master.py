@@ -8,7 +8,7 @@ from ganeti.tools.htools.output import Streams
 
 
 class MasterClient(client.Client):
-    """Says so while a master daemon that does not answer is tried again, as the gnt-* commands do.
+    """Says so while a master daemon that does not answer is tried again or waited for, as the gnt-* commands do.
 
     ``path``: of its socket, "" or None for the usual one.
     """
@@ -19,6 +19,9 @@ class MasterClient(client.Client):
 
     def Retrying(self, seconds: float) -> None:
         self._streams.Err(client.RetryingText(seconds))
+
+    def Late(self, seconds: float) -> None:
+        self._streams.Err(client.LateText(seconds))
 
 
 def Explain(err: errors.GenericError) -> str:

@@ -1,7 +1,8 @@
-"""Commands on the master while its daemon is away."""
+"""Commands on the master while its daemon is away, or stands still."""
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,13 @@ def _Start(node, *words):
     )  # fmt: skip
 
 
+def _StartHtool(node, program, *words):
+    return subprocess.Popen(
+        [os.path.join(TOP, "scripts", program), *words], env=node.Environment(), cwd=node.root, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
 def test_a_command_says_at_once_that_it_waits_for_the_daemon(node):
     process = _Start(node, "gnt-cluster", "getmaster")
     out, err = process.communicate(timeout=50)  # needs no daemon, but a node that was replaced names itself
@@ -54,14 +62,47 @@ def test_a_command_says_at_once_that_it_waits_for_the_daemon(node):
     assert out.startswith("ID Status")
 
 
+STANDING = """
+import sys
+from support.fakemaster import FakeMaster
+master = FakeMaster(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+master.Shutdown()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("gnt-job", "list"), ("hinfo", "-L")])
+def test_a_command_says_that_a_daemon_does_not_answer(node, words):
+    master = subprocess.Popen(
+        [sys.executable, "-c", STANDING, node.Path(SOCKET)], cwd=os.path.join(TOP, "test"),
+        env={**os.environ, "PYTHONPATH": f"{TOP}:{TOP}/test"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with master:
+        try:
+            assert master.stdout.readline() == "ready\n"
+            master.send_signal(signal.SIGSTOP)
+            process = _Start(node, *words) if words[0].startswith("gnt-") else _StartHtool(node, *words)
+            assert re.fullmatch(
+                r"The master daemon has not answered for 10 seconds and is still waited for \(Ctrl-C to stop\);"
+                r" \S+/master-daemon\.log may say why, but not while its process is stopped\n",
+                process.stderr.readline(),
+            )
+            assert process.poll() is None
+            master.send_signal(signal.SIGCONT)
+            out, err = process.communicate(timeout=50)
+            if words[0] == "gnt-job":
+                assert (process.returncode, err) == (0, "")
+                assert out.startswith("ID Status")
+        finally:
+            master.send_signal(signal.SIGCONT)
+            master.communicate("end\n", timeout=50)
+
+
 @pytest.mark.parametrize("words", [("hinfo", "-L"), ("harep",), ("hscan",)])
 def test_the_htools_say_so_in_the_same_words(node, words):
-    program, *more = words
-    process = subprocess.Popen(
-        [os.path.join(TOP, "scripts", program), *more], env=node.Environment(), cwd=node.root, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with process:
+    with _StartHtool(node, *words) as process:
         line = process.stderr.readline()
         assert process.poll() is None, "it waits"
         process.kill()
