@@ -132,7 +132,9 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
     def _CheckStorage(self) -> None:
         """Check that the target can hold the disks, each in the volume group or directory that it has now."""
         template = disk_params.Of(self._disks[0])
-        diskgen.CheckSpindles(self.snapshot, [self._target.uuid], template.name, [])
+        if ExclusiveStorage(self, self._target.uuid):
+            requests = [diskgen.DiskRequest(size=disk.size, spindles=disk.spindles) for disk in self._disks]
+            diskgen.CheckSpindles(self.snapshot, [self._target.uuid], template.name, requests)
         needed: dict[str, int] = {}
         for disk in self._disks:
             unit = template.Source(disk) if template.volume else self._FileUnit(disk)
@@ -168,7 +170,6 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
         try:
             # First: a target that cannot hold them is no reason to stop the guest.
             made = CreateDisks(self, moved, disks, disk_params.Of(disks[0]).name)
-            disks = [self._Measured(moved, disk) for disk in disks]
             self._StopGuest(feedback)
             self._Copy(feedback, moved, disks)
         except errors.GenericError:
@@ -187,16 +188,9 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
             self._RemoveFrom(self._source, instance, self._disks)
 
     def _Moved(self, disk: objects.Disk) -> objects.Disk:
-        return disk_params.Of(disk).OnNodes(diskgen.JobReservations(self), disk, [self._target.uuid])
-
-    def _Measured(self, moved: objects.Instance, disk: objects.Disk) -> objects.Disk:
-        """Return a disk of the target with its number of spindles there; only exclusive storage counts them."""
-        if not ExclusiveStorage(self, self._target.uuid):
-            return disk.Replace(spindles=None)
-        result = self.rpc.call_blockdev_getdimensions(self._target.uuid, ([disk], moved))
-        result.Raise(f"Could not measure {disk.iv_name} on node {self._target.name}")
-        [dimensions] = result.payload
-        return disk if dimensions is None else disk.Replace(spindles=dimensions[1])
+        moved = disk_params.Of(disk).OnNodes(diskgen.JobReservations(self), disk, [self._target.uuid])
+        # Elsewhere nobody counts spindles.
+        return moved if ExclusiveStorage(self, self._target.uuid) else moved.Replace(spindles=None)
 
     def _StopGuest(self, feedback: Feedback) -> None:
         """Shut the guest down; raise OpExecError unless it is sure that it has ended."""
@@ -227,9 +221,9 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
             )
         if not self.op.ignore_consistency:
             raise errors.OpExecError(
-                f"{text}; nothing was moved", hint="it does not run any more: with --ignore-consistency that is enough"
+                f"{text}; nothing was moved", hint="it has ended nevertheless: with --ignore-consistency that is enough"
             )
-        self.LogWarning(f"{text}; it does not run any more, proceeding")
+        self.LogWarning(f"{text}; it has ended nevertheless, proceeding")
 
     def _Copy(self, feedback: Feedback, moved: objects.Instance, disks: Sequence[objects.Disk]) -> None:
         """Fill the target's disks; raise OpExecError if one is not complete."""
