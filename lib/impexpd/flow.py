@@ -108,6 +108,8 @@ class Flow:
         self._loop.Writable(self._sink.fileno(), self._Move if full else None)
 
     def _Move(self) -> None:
+        if self._stopped:
+            return
         for _ in range(_TURNS):
             if self._rest:
                 if not self._Write():
@@ -121,6 +123,9 @@ class Flow:
                 self._ended()
                 return
             self._rest = self._passing(piece)
+        else:
+            # The source may have received more than it gave, and then nothing would become readable.
+            self._loop.After(0, self._Move)
         if not self._stopped:
             self._Wait()
 

@@ -29,7 +29,7 @@ _PIPE_ROOM = 1 << 20
 # Between the end of a program's input and its own.
 _BROKEN_SECONDS = 5.0
 # Of what a program writes as the expected size.
-_SIZE_LENGTH = 64
+_SIZE_LENGTH, _SIZE_DIGITS = 64, 18
 
 
 class _ProgramFailed(TransferError):
@@ -400,7 +400,7 @@ class Export(Transfer):
             return
         self._loop.Forget(source.fileno())
         text = self._size.partition(b"\n")[0].strip()
-        if text.isdigit():
+        if text.isdigit() and len(text) <= _SIZE_DIGITS:
             self._progress.expected = int(text)
 
     def _PeerSays(self) -> None:

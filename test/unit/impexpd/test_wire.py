@@ -1,0 +1,208 @@
+"""The format of 3.1 on the wire: the other end is code of the test's own, or socat as 3.1 runs it."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.transfers import MAGIC, Place, ReceiveAll, Wait
+
+# Longer than any buffer on the way, and nothing that compresses well.
+CONTENT = bytes(i * i % 251 for i in range(3_000_001))
+MARK = b"M=" + MAGIC.encode()
+VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "source"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def _Only(context: ssl.SSLContext, version: ssl.TLSVersion) -> ssl.SSLContext:
+    context.minimum_version = context.maximum_version = version
+    return context
+
+
+@pytest.mark.req("D22-MOVE-25")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_export_sends_the_mark_and_the_data(place: Place, source: Path, version: ssl.TLSVersion) -> None:
+    with place.Listen() as listener:
+        sender = place.Export(listener.getsockname()[1], prefix=f"< {source}").Start()
+        with place.Accept(listener, _Only(place.Context(True), version)) as peer:
+            assert ReceiveAll(peer) == MARK + CONTENT
+            assert peer.getpeercert(binary_form=True) == ssl.PEM_cert_to_DER_cert(_Certificate(place))
+            peer.unwrap()
+        assert sender.Code() == 0
+
+
+def _Certificate(place: Place) -> str:
+    return Path(place.pem).read_text().partition("-----END PRIVATE KEY-----\n")[2] or Path(place.pem).read_text()
+
+
+@pytest.mark.req("D22-MOVE-03")
+@pytest.mark.parametrize("tool", ["gzip", "gzip-slow"])
+def test_what_is_compressed_holds_the_mark_too(place: Place, source: Path, tool: str) -> None:
+    with place.Listen() as listener:
+        sender = place.Export(listener.getsockname()[1], prefix=f"< {source}", compress=tool).Start()
+        with place.Accept(listener) as peer:
+            packed = ReceiveAll(peer)
+            peer.unwrap()
+        assert sender.Code() == 0
+    assert len(packed) < len(CONTENT) and gzip.decompress(packed) == MARK + CONTENT
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("piece", [1 << 20, 5])
+def test_an_import_takes_the_mark_and_the_data(place: Place, version: ssl.TLSVersion, piece: int) -> None:
+    """However small the pieces are in which they come."""
+    content = CONTENT if piece > 100 else CONTENT[:1000]
+    target = place.base / "target"
+    receiver = place.Import(suffix=f"> {target}").Start()
+    with place.Connect(receiver.Port(), _Only(place.Context(False), version)) as peer:
+        whole = MARK + content
+        for begin in range(0, len(whole), piece):
+            peer.sendall(whole[begin : begin + piece])
+        peer.unwrap()  # returns when the other side has confirmed
+    assert receiver.Code() == 0 and target.read_bytes() == content
+
+
+def test_an_import_unpacks_what_was_compressed(place: Place) -> None:
+    target = place.base / "target"
+    receiver = place.Import(suffix=f"> {target}", compress="gzip").Start()
+    with place.Connect(receiver.Port()) as peer:
+        # More than one part, as from programs that compress with several processors.
+        peer.sendall(gzip.compress(MARK + CONTENT[:1000]) + gzip.compress(CONTENT[1000:]))
+        peer.unwrap()
+    assert receiver.Code() == 0 and target.read_bytes() == CONTENT
+
+
+def test_an_import_needs_no_mark(place: Place) -> None:
+    receiver = place.Import(suffix=f"> {place.base}/target", magic=None).Start()
+    with place.Connect(receiver.Port()) as peer:
+        peer.sendall(b"M=data")
+        peer.unwrap()
+    assert receiver.Code() == 0 and (place.base / "target").read_bytes() == b"M=data"
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"M", b"M=", MARK[:-1], b"M=other.of-disk_0data", b"data" * 100, MARK.lower() + b"x"]
+)
+def test_data_without_the_right_mark_touches_nothing(place: Place, data: bytes) -> None:
+    target = place.base / "target"
+    target.write_bytes(b"precious")
+    receiver = place.Import(suffix=f"> {target}", magic=MAGIC.upper() if data.endswith(b"x") else MAGIC).Start()
+    with place.Connect(receiver.Port()) as peer:
+        peer.sendall(data)
+        with pytest.raises(OSError):
+            peer.unwrap()
+            raise ConnectionError("it was cut off only after the announcement")
+    assert "Magic value mismatch" in receiver.Error()
+    assert target.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("how", ["close", "shutdown", "reset"])
+@pytest.mark.parametrize("compress", ["none", "gzip"])
+def test_a_stream_that_is_cut_off_is_not_complete(place: Place, how: str, compress: str) -> None:
+    """Even if what came is complete in itself."""
+    done = place.base / "done"
+    receiver = place.Import(suffix=f"> {place.base}/target; touch {done}", compress=compress).Start()
+    data = MARK + CONTENT[:100000]
+    with place.Connect(receiver.Port()) as peer:
+        peer.sendall(data if compress == "none" else gzip.compress(data))
+        Wait(lambda: (place.base / "target").exists() or compress != "none")
+        if how == "shutdown":
+            peer.shutdown(socket.SHUT_WR)
+        elif how == "reset":
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        if how != "shutdown":
+            peer.close()
+        error = receiver.Error()
+    assert "closed the connection without having announced an end" in error or "reset" in error
+    assert not done.exists()
+
+
+def test_a_sender_succeeds_only_if_the_receiver_confirms(place: Place, source: Path) -> None:
+    with place.Listen() as listener:
+        sender = place.Export(listener.getsockname()[1], prefix=f"< {source}").Start()
+        with place.Accept(listener) as peer:
+            assert ReceiveAll(peer) == MARK + CONTENT
+        assert "closed the connection without having announced an end" in sender.Error()
+
+
+def _EndEarly(peer: ssl.SSLSocket) -> None:
+    peer.setblocking(False)
+    try:
+        peer.unwrap()
+    except ssl.SSLError:
+        pass
+    peer.settimeout(20)
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (_EndEarly, "ended the transfer before everything was sent"),
+        (lambda peer: peer.sendall(b"x"), "sent data, which no receiver does"),
+        (lambda peer: peer.shutdown(socket.SHUT_RDWR), "without having announced an end"),
+    ],
+)
+def test_a_receiver_that_leaves_ends_the_sender_at_once(
+    place: Place, act: Callable[[ssl.SSLSocket], None], words: str
+) -> None:
+    """Even while its source gives nothing."""
+    with place.Listen() as listener:
+        sender = place.Export(listener.getsockname()[1], prefix="sleep 300 |").Start()
+        with place.Accept(listener) as peer:
+            assert peer.recv(len(MARK)) == MARK
+            act(peer)
+            assert words in sender.Error()
+
+
+needs_socat = pytest.mark.skipif(shutil.which("socat") is None, reason="socat is not installed")
+_OPTIONS = "keepalive,keepidle=60,keepintvl=10,keepcnt=5,verify=1,cipher=HIGH:-DES:-3DES:-EXPORT:-DH"
+
+
+def _Socat(place: Place, *ends: str) -> list[str]:
+    keys = f",{_OPTIONS},key={place.pem},cert={place.pem},cafile={place.pem},pf=ipv4"
+    return ["socat", "-ls", "-b1048576", "-u", *(end + keys if end.startswith("OPENSSL") else end for end in ends)]
+
+
+@needs_socat
+@pytest.mark.req("D22-MOVE-25")
+def test_an_import_of_3_1_takes_what_is_sent(place: Place, source: Path, addresses: object) -> None:
+    port = addresses.Port()  # type: ignore[attr-defined]
+    argv = _Socat(place, f"OPENSSL-LISTEN:{port},reuseaddr,forever,intervall=0.01,bind={place.address}", "stdout")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as socat:
+        assert socat.stdout is not None
+        sender = place.Export(port, prefix=f"< {source}", connect_retries=10).Start()
+        received = socat.stdout.read()
+        assert socat.wait(20) == 0
+    assert sender.Code() == 0 and received == MARK + CONTENT
+
+
+@needs_socat
+def test_an_export_of_3_1_sends_to_an_import(place: Place) -> None:
+    target = place.base / "target"
+    receiver = place.Import(suffix=f"> {target}").Start()
+    peer = f"OPENSSL:{place.address}:{receiver.Port()},connect-timeout=20,retry=0,openssl-commonname=ganeti.example.com"
+    assert subprocess.run(_Socat(place, "stdin", peer), input=MARK + CONTENT, check=False, timeout=60).returncode == 0
+    assert receiver.Code() == 0 and target.read_bytes() == CONTENT
+
+
+@needs_socat
+def test_an_import_of_3_1_notices_that_a_source_failed(place: Place, addresses: object) -> None:
+    """It would take a plain end of the connection for the end of the data."""
+    port = addresses.Port()  # type: ignore[attr-defined]
+    argv = _Socat(place, f"OPENSSL-LISTEN:{port},reuseaddr,forever,intervall=0.01,bind={place.address}", "stdout")
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as socat:
+        sender = place.Export(port, prefix="{ echo some; exit 3; } |", connect_retries=10).Start()
+        assert "exit code 3" in sender.Error()
+        assert socat.wait(20) != 0
