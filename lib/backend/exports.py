@@ -64,15 +64,14 @@ def _IsDir(path: str) -> bool:
 
 
 def CheckBelow(path: str) -> None:
-    """Raise RpcCallError unless a path, which need not exist, lies below the directory of exports by its name and really."""
+    """Raise RpcCallError unless a path, which need not exist, really lies below the directory of exports."""
     top = pathutils.EXPORT_DIR
     try:
         real, real_top = paths.WithoutLinks(path), paths.WithoutLinks(top)
     except errors.FileStoragePathError as err:
         raise errors.RpcCallError(str(err)) from err
-    for found, above in ((path, top), (real, real_top)):
-        if posixpath.normpath(found) != found or found == above or not paths.IsBelow(found, above):
-            raise errors.RpcCallError(f"Path '{path}' does not lie below {top}, the directory of exports of this node")
+    if real == real_top or not paths.IsBelow(real, real_top):
+        raise errors.RpcCallError(f"Path '{path}' does not lie below {top}, the directory of exports of this node")
 
 
 @contextlib.contextmanager
@@ -123,7 +122,16 @@ def _Names() -> list[str]:
 def ListExports() -> list[str]:
     """Return the names of the directories of exports, of unfinished ones too (NAME.new)."""
     with _Naming(f"Listing {pathutils.EXPORT_DIR}"):
-        return [name for name in _Names() if not name.startswith(".") and runtime.IsDir(_Path(name))]
+        return [name for name in _Names() if not name.startswith(".") and _IsListed(_Path(name))]
+
+
+def _IsListed(path: str) -> bool:
+    """Return whether what has just been there is a directory, or a link to one."""
+    if runtime.IsDir(path):
+        return True
+    # Without a name for a moment while a new export takes its place, or removed.
+    mode = _Mode(path)
+    return mode is None or stat.S_ISDIR(mode)
 
 
 def ExportInfo(path: str) -> str:
@@ -134,13 +142,22 @@ def ExportInfo(path: str) -> str:
         _Names()
         CheckBelow(file_name)
         try:
-            return runtime.ReadText(file_name, exported.LIMIT)
+            return _ReadDescription(file_name)
         except FileNotFoundError as err:
             raise errors.RpcCallError(
                 f"There is no complete export in {directory}: it has no {exported.FILE_NAME}"
             ) from err
         except UnicodeDecodeError as err:
             raise errors.RpcCallError(f"{file_name} is not UTF-8 text") from err
+
+
+def _ReadDescription(file_name: str) -> str:
+    try:
+        return runtime.ReadText(file_name, exported.LIMIT)
+    except FileNotFoundError:
+        # Perhaps a new export was just taking the place of the one before.
+        with _Locked():
+            return runtime.ReadText(file_name, exported.LIMIT)
 
 
 # --- removing -----------------------------------------------------------------------------------------------------------
