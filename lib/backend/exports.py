@@ -107,7 +107,8 @@ def _Names() -> list[str]:
         with _Locked():
             for name in hidden:
                 rightful = _Path(name.removeprefix(_REPLACED))
-                if _IsThere(_Path(name)) and not _IsThere(rightful):
+                # In this order: whoever removes an export removes the hidden one first, and takes no lock.
+                if not _IsThere(rightful) and _IsThere(_Path(name)):
                     runtime.Rename(_Path(name), rightful)
             return runtime.ListDir(pathutils.EXPORT_DIR)
     except FileNotFoundError as err:

@@ -323,9 +323,9 @@ def _Remove() -> int:
     return 0
 
 
-def _Replaced() -> Node:
+def _Replaced(seed: int = 1) -> Node:
     """A new export has its name; what was there before has not been removed yet."""
-    node = _Furnished()
+    node = _Furnished(seed)
     step = _Steps().index(f"rename {TOP}/{NEW}")
     assert node.Run(_Complete, Cut(step, cutting.AFTER, cutting.KILLED)).code is None
     node.Heal()
@@ -380,4 +380,20 @@ def test_whoever_looks_meanwhile_finds_the_old_export_or_the_new_one(seed: int) 
     assert [process.error for process in processes] == [None, None]
     assert seen == sorted(seen) and len(seen) == 30 and set(seen) <= {"1", "2"}
     assert node.Content()[1] == [NEW_TEXT, NEW_TEXT]
+    node.Close()
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_listing_meanwhile_does_not_disturb_removing(seed: int) -> None:
+    node = _Replaced(seed)
+    handlers = backend.Handlers()
+
+    def look() -> None:
+        for _ in range(30):
+            handlers["export_list"]()
+
+    processes = [node.master.StartProcess(work, "call") for work in (look, _Remove)]
+    node.world.Run(until=lambda: not any(process.alive for process in processes))
+    assert [process.error for process in processes] == [None, None]
+    assert node.Serve("export_list") == []
     node.Close()
