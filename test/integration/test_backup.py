@@ -139,7 +139,9 @@ def Row(cluster: RealCluster, name: str, *fields: str) -> list[Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.req("D20-OS-07", "D20-OS-16", "D20-VAR-01", "D22-MOVE-01", "D22-MOVE-02")
+@pytest.mark.req(
+    "D20-OS-05", "D20-OS-07", "D20-OS-14", "D20-OS-16", "D20-VAR-01", "D22-MOVE-01", "D22-MOVE-02", "D22-OSST-08"
+)
 def test_an_instance_comes_back_from_its_export(cluster: RealCluster) -> None:
     nics = [
         {"mac": f"aa:00:00:77:00:0{number}", "mode": "routed", "ip": f"192.0.2.{number}", "link": "main"}
@@ -229,7 +231,8 @@ def test_an_import_whose_data_does_not_arrive_fails(cluster: RealCluster) -> Non
 @pytest.mark.slow
 @pytest.mark.req(
     "D22-MOVE-04", "D22-MOVE-05", "D22-MOVE-06", "D22-MOVE-08", "D22-MOVE-09", "D22-MOVE-10", "D22-MOVE-12",
-    "D22-MOVE-14", "D22-MOVE-15", "D22-MOVE-17",
+    "D22-MOVE-13", "D22-MOVE-14", "D22-MOVE-15", "D22-MOVE-16", "D22-MOVE-17",
+    "D22-X509-01", "D22-X509-03", "D22-X509-04", "D22-X509-05", "D22-X509-18",
 )  # fmt: skip
 def test_an_instance_moves_to_another_cluster() -> None:
     secret = "secret-of-both-clusters\n"
@@ -247,9 +250,11 @@ def test_an_instance_moves_to_another_cluster() -> None:
                 source_handshake=ready["handshake"],
                 source_x509_ca=ready["x509_ca"],
                 source_instance_name="web.example.com",
+                start=True,
             ),
         )
         [told] = WaitForEntry(there, receiving, constants.ELOG_REMOTE_IMPORT)
+        assert "KEY" not in str([ready, told]), "no private key leaves its cluster"
         sent = Run(
             here,
             OP_ID="OP_BACKUP_EXPORT",
@@ -264,6 +269,7 @@ def test_an_instance_moves_to_another_cluster() -> None:
         status, result, log = Finish(there, receiving)
         assert status == "success", (result, log)
         assert Contents(DiskPaths(there, "web.example.com")) == contents
+        assert Row(there, "web.example.com", "oper_state") == [True]
         assert DiskPaths(here, "web.example.com") == []
         for cluster in (here, there):
             for node in cluster.nodes:

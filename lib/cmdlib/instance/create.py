@@ -221,7 +221,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
                     hint=f"name one, give an image with '-O {image.OS_IMAGE}=PATH-OR-URL', or use --no-install",
                 )
             op.os_type = ""
-        elif IsOsBlacklisted(self.snapshot.cluster, op.os_type):
+        elif self._source is None and IsOsBlacklisted(self.snapshot.cluster, op.os_type):
             raise errors.OpPrereqError(f"Guest OS '{op.os_type}' is not allowed for installation", errors.ECODE_STATE)
         self._os = op.os_type
 

@@ -173,6 +173,12 @@ class LocalExport(Source):
             op.disk_template = found.disk_template
         if not op.disks:
             op.disks = [{"size": disk.size, "name": disk.name} for disk in found.disks]
+        if len(op.disks) < len(found.disks):
+            # What an import script writes may need them all.
+            raise Invalid(
+                f"The export in {self._path} on node {self._node.name} has {len(found.disks)} disks, the instance would have"
+                f" {len(op.disks)}"
+            )
         if not op.nics:
             op.nics = [self._NicRequest(nic) for nic in found.nics]
         elif found.name == op.instance_name:

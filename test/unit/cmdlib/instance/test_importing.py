@@ -89,6 +89,16 @@ def test_what_is_said_counts(three: Master) -> None:
     assert asked.disks == [] and asked.os_type is None, "the next try reads the export anew"
 
 
+@pytest.mark.req("D22-OSST-08")
+def test_a_system_that_may_not_be_installed_any_longer_can_be_imported(three: Master) -> None:
+    scene = Exported(three)
+    three.Run(opcodes.OpClusterSetParams(blacklisted_os=[["add", "debian"]]))
+    with pytest.raises(errors.OpPrereqError, match="not allowed for installation"):
+        three.Run(OnDisks(COPY, {"size": 128}, disk_template="plain"))
+    three.Run(_Import())
+    assert scene.Contents(COPY, 0) == CONTENT
+
+
 def test_an_allocator_chooses_the_node(three: Master) -> None:
     Exported(three)
     three.Run(_Import(pnode=None, iallocator="hail"))
@@ -132,9 +142,11 @@ def test_an_export_that_changes_before_the_locks_are_held_is_noticed(three: Mast
         three.Run(_Import())
 
 
+@pytest.mark.req("D20-OS-08")
 @pytest.mark.parametrize(
     ("said", "values"),
     [
+        ("has 2 disks, the instance would have 1", {"disks": [{"size": 512}]}),
         ("belongs to a node", {"src_path": "/srv/ganeti/export/web"}),
         ("No export found in .*/nothing on node node2", {"src_path": "nothing", "src_node": "node2"}),
         ("Node 'nowhere' not known", {"src_node": "nowhere"}),
@@ -182,7 +194,7 @@ def _Arriving(three: Master, **values: Any) -> opcodes.OpInstanceCreate:
     return OnDisks(COPY, {"size": 128}, **{**own, **values})
 
 
-@pytest.mark.req("D22-MOVE-07")
+@pytest.mark.req("D22-MOVE-07", "D22-MOVE-20", "D22-X509-12")
 @pytest.mark.parametrize(
     ("said", "values"),
     [
@@ -191,6 +203,7 @@ def _Arriving(three: Master, **values: Any) -> opcodes.OpInstanceCreate:
         ("needs its handshake", {"source_instance_name": None}),
         ("certificate of the other cluster is not valid", {"source_x509_ca": base64.b64encode(b"nonsense").decode()}),
         ("Compression tool 'rar' is not allowed", {"compress": "rar"}),
+        ("not enabled in the cluster", {"hypervisor": "xen-pvm"}),
     ],
 )
 def test_another_cluster_must_prove_who_it_is(three: Master, said: str, values: dict[str, Any]) -> None:
