@@ -58,7 +58,8 @@ class Source:
         return {}
 
     def CheckPrereq(self) -> None:
-        """Check, when there are locks, that all is as it was found."""
+        """Check, when there are locks, that it can be done and all is as it was found."""
+        transfers.CheckCompression(self._lu.snapshot, self._lu.op.compress)
 
     def Fill(self, feedback: Feedback, instance: objects.Instance, disks: Sequence[objects.Disk]) -> None:
         """Fill the disks, which are set up on the primary node; raise OpExecError."""
@@ -219,6 +220,7 @@ class LocalExport(Source):
         return {"SRC_NODE": self._node.name, "SRC_PATH": self._path, "SRC_IMAGES": str(images)}
 
     def CheckPrereq(self) -> None:
+        super().CheckPrereq()
         node = self._lu.snapshot.nodes.get(self._node.uuid)
         if node is None or node.offline:
             raise errors.OpPrereqError(
@@ -267,9 +269,6 @@ class OtherCluster(Source):
         remote.CheckHandshake(secret, op.source_handshake)
         self._ca = remote.CheckCa(secret, op.source_x509_ca)
         self._old_name = op.source_instance_name
-
-    def CheckPrereq(self) -> None:
-        transfers.CheckCompression(self._lu.snapshot, self._lu.op.compress)
 
     def Fill(self, feedback: Feedback, instance: objects.Instance, disks: Sequence[objects.Disk]) -> None:
         lu, primary = self._lu, instance.primary_node

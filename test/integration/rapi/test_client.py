@@ -177,11 +177,8 @@ def test_disks(client: Noting, cluster: RealCluster) -> None:
     client.Done(client.RecreateInstanceDisks(name, disks=[0]))
     client.Done(client.ReinstallInstance(name, os="mini+default", no_startup=True))
     client.Fails(client.ReplaceInstanceDisks(name, disks=[0], mode="replace_on_primary"), "no second copy")
-    for call in (
-        lambda: client.PrepareExport(name, "local"),
-        lambda: client.ExportInstance(name, "local", cluster[1].name, shutdown=False),
-    ):
-        NotYet(call, client)
+    client.Done(client.PrepareExport(name, "local"))
+    client.Done(client.ExportInstance(name, "local", cluster[1].name, shutdown=False))
     client.Done(client.DeleteInstance(name))
 
 
@@ -195,12 +192,6 @@ def test_a_wrong_reinstallation_is_rejected_while_the_guest_runs(client: Noting,
     client.Done(client.ReinstallInstance(name))
     assert client.GetInstance(name)["status"] == "running"
     client.Done(client.DeleteInstance(name, shutdown_timeout=1))
-
-
-def NotYet(call: Callable[[], int], client: Noting) -> None:
-    """What comes with a later release says so, when it is asked for or as the job's end."""
-    with pytest.raises((GanetiApiError, errors.GenericError), match="not supported in this release"):
-        client.Done(call())
 
 
 @covers(

@@ -378,7 +378,7 @@ def _Poll(bundled: GanetiRapiClient, job: int) -> Any:
 
 
 def test_move_instance(bundled: GanetiRapiClient) -> None:
-    """Up to where one cluster asks the other: no part of a move is done, and each says that it is not supported."""
+    """What a move between clusters asks of one of them; addresses and handshakes that nobody has signed are refused."""
     name = "moving.example.com"
     assert bundled.GetVersion() == 2
     assert bundled.GetInfo()["default_iallocator"] == "hail"
@@ -391,24 +391,25 @@ def test_move_instance(bundled: GanetiRapiClient) -> None:
     assert [disk["size"] for disk in details["disks"]] == [64]
     assert bundled.GetInstance(name)["tags"] == []
 
-    unsupported = "not supported in this release"
-    prepared = bundled.PrepareExport(name, "remote")
-    with pytest.raises(errors.GenericError, match=unsupported):
-        _Poll(bundled, prepared)
-    assert bundled.GetJobStatus(prepared)["opresult"][0][0] == "OpCodeUnknown"
-    handshake = {"source_handshake": [0, "hmac", "salt"], "source_x509_ca": "PEM", "source_instance_name": name}
+    prepared = _Poll(bundled, bundled.PrepareExport(name, "remote"))
+    assert sorted(prepared) == ["handshake", "x509_ca", "x509_key_name"]
+    handshake = {
+        "source_handshake": [0, "0" * 40, "0" * 16],
+        "source_x509_ca": prepared["x509_ca"],
+        "source_instance_name": name,
+    }
     imported = bundled.CreateInstance(
         "remote-import", "moved.example.com", "sharedfile", [{"size": 64, "mode": "rw"}], [NIC],
         os=OS, pnode=NODE, hypervisor="fake", start=True, wait_for_sync=False, source_shutdown_timeout=120,
         compress="none", **handshake,
     )  # fmt: skip
-    with pytest.raises(errors.OpPrereqError, match="Creation mode 'remote-import' is not supported in this release"):
+    with pytest.raises(errors.OpPrereqError, match="the clusters have different domain secrets"):
         _Poll(bundled, imported)
     exported = bundled.ExportInstance(
         name, "remote", [["127.0.0.1", 1, "magic", "hmac", "salt"]], shutdown=True, remove_instance=True,
-        x509_key_name=["name", "hmac", "salt"], destination_x509_ca="PEM", compress="none",
+        x509_key_name=prepared["x509_key_name"], destination_x509_ca=prepared["x509_ca"], compress="none",
     )  # fmt: skip
-    with pytest.raises(errors.GenericError, match=unsupported):
+    with pytest.raises(errors.OpPrereqError, match="The address for disk 0 does not match its HMAC"):
         _Poll(bundled, exported)
     assert bundled.CancelJob(exported)[0] is False
     assert bundled.GetInstance(name)["status"] == "running", "nothing was done to the instance"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.stage import GROUP, Stage
 
-# Without an operating system the disks are sent as they are.
+# Without an operating system the disks are sent as they are, and a new instance is not started.
 _RAW = ("--no-install",)
 
 
@@ -13,6 +13,7 @@ def backup_of_a_running_mirror(stage: Stage) -> None:
     first = stage.random.choice(stage.cluster.nodes)
     second = stage.Other(first)
     with stage.Instance("drbd", first, second, options=_RAW) as name:
+        stage.Gnt("instance", "startup", name)
         with stage.Writing(name, first) as writer:
             writer.WaitFor(200)
             before = writer.Reports()
@@ -34,12 +35,14 @@ def backup_move(stage: Stage) -> None:
     """A plain instance moves to the other node and back while its guest writes; every acknowledged write goes with it."""
     first = stage.random.choice(stage.cluster.nodes)
     second = stage.Other(first)
-    with stage.Instance("plain", first, disks=2, options=_RAW) as name, stage.Writing(name, first) as writer:
-        for target in (second, first):
-            stage.Gnt("instance", "move", "-f", "-n", target.name, name)
-            writer.WaitFor()
-            assert len(target.Volumes()) == 2 and not stage.Other(target).Volumes()
-            stage.CheckAgreement()
+    with stage.Instance("plain", first, disks=2, options=_RAW) as name:
+        stage.Gnt("instance", "startup", name)
+        with stage.Writing(name, first) as writer:
+            for target in (second, first):
+                stage.Gnt("instance", "move", "-f", "-n", target.name, name)
+                writer.WaitFor()
+                assert len(target.Volumes()) == 2 and not stage.Other(target).Volumes()
+                stage.CheckAgreement()
 
 
 def backup_move_without_target(stage: Stage) -> None:
@@ -47,6 +50,7 @@ def backup_move_without_target(stage: Stage) -> None:
     first = stage.cluster.master
     second = stage.Other(first)
     with stage.Instance("plain", first, size=256, options=_RAW) as name:
+        stage.Gnt("instance", "startup", name)
         with stage.Writing(name, first) as writer:
             stage.Gnt("instance", "move", "-f", "--submit", "-n", second.name, name)
             first.Shell("until ls /run/ganeti/import-export/export-* >/dev/null 2>&1; do sleep 0.1; done", seconds=120)
