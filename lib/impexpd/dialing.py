@@ -34,8 +34,11 @@ class Dialing:
         self._deadline = 0.0
         self._moment: int | None = None
         self._channel: Channel | None = None
+        # Shared with the other thread.
+        self._lock = runtime.Lock()
         self._connecting = False
-        self._results = runtime.Queue()
+        self._closed = False
+        self._result: protocols.Socket | Exception | None = None
         self._waker = runtime.Waker()
         loop.Readable(self._waker.fileno(), self._Connected)
         self._Try()
@@ -53,11 +56,25 @@ class Dialing:
 
     def _Connect(self) -> None:
         """Run by the other thread."""
+        result: protocols.Socket | Exception
         try:
-            self._results.put(self._Reach())
+            result = self._Reach()
         except (OSError, errors.ResolverError) as err:
-            self._results.put(err)
-        self._waker.Wake()
+            result = err
+        with self._lock:
+            self._connecting = False
+            self._result = result
+            if self._closed:
+                self._Drop()
+            else:
+                self._waker.Wake()
+
+    def _Drop(self) -> None:
+        """Close what nobody asks for any longer."""
+        if self._result is not None and not isinstance(self._result, Exception):
+            self._result.close()
+        self._result = None
+        self._waker.Close()
 
     def _Reach(self) -> protocols.Socket:
         settings = self._settings
@@ -72,11 +89,10 @@ class Dialing:
 
     def _Connected(self) -> None:
         self._waker.Clear()
-        try:
-            result = self._results.get(0)
-        except runtime.QueueEmpty:
+        with self._lock:
+            result, self._result = self._result, None
+        if result is None:
             return
-        self._connecting = False
         if isinstance(result, Exception):
             self._Again(getattr(result, "strerror", None) or str(result))
             return
@@ -122,10 +138,13 @@ class Dialing:
     def Close(self) -> None:
         """Try no longer; a try that is still under way ends by itself."""
         self._Hang()
-        if self._waker.fileno() >= 0:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
             self._loop.Forget(self._waker.fileno())
             if not self._connecting:
-                self._waker.Close()
+                self._Drop()
 
 
 def Addresses(host: str, family: int | None) -> list[str]:

@@ -216,6 +216,7 @@ class Import(Transfer):
         self._seen = b""
         self._shell_input: int | None = None
         self._shell: Part | None = None
+        self._sink: PipeSink | None = None
         self._complete = False
 
     def _Begin(self, context: channel.ssl.SSLContext) -> None:
@@ -239,10 +240,10 @@ class Import(Transfer):
     def _Connected(self, found: Channel) -> None:
         self._loop.Cancel(self._moment)
         self._Meet(found)
-        self._shell_input, sink = self._PipeTo()
+        self._shell_input, self._sink = self._PipeTo()
         argv = compression.BuildDecompress(self.settings.compress)
         if argv is None:
-            self._Flow(found, sink, self._ForShell, self._Taken(sink))
+            self._Flow(found, self._sink, self._ForShell, self._Taken)
         else:
             tool_input, tool_output, tool = self._StartCompression(f"Decompression ({argv[0]})", argv)
 
@@ -251,7 +252,7 @@ class Import(Transfer):
                 tool_input.Close()
 
             self._Flow(found, tool_input, lambda piece: piece, received, lambda: tool)
-            self._Flow(tool_output, sink, self._ForShell, self._Taken(sink))
+            self._Flow(tool_output, self._sink, self._ForShell, self._Taken)
         if not self._wanted:
             self._StartShell()
 
@@ -296,21 +297,23 @@ class Import(Transfer):
             " expected here"
         )
 
-    def _Taken(self, sink: PipeSink) -> Callable[[], None]:
-        """Return what is done when the shell has been given everything."""
-
-        def end() -> None:
-            if self._seen != self._wanted:
-                self._WrongMagic()
-            self._complete = True
-            self._Shell().fed = True
-            sink.Close()
-            self._Check()
-
-        return end
+    def _Taken(self) -> None:
+        """The shell has been given everything that there is."""
+        self._complete = True
+        self._Check()
 
     def _Check(self) -> None:
-        if self._complete and self._programs.succeeded and self._channel is not None:
+        """End the shell's input once nothing can be missing, and confirm what it says then."""
+        others = all(part.succeeded for part in self._programs.parts if part is not self._shell)
+        if not self._complete or not others or self._channel is None or self._sink is None:
+            return
+        if self._seen != self._wanted:
+            self._WrongMagic()
+        shell = self._Shell()
+        if not shell.fed:
+            shell.fed = True
+            self._sink.Close()
+        elif shell.succeeded:
             self._channel.AnnounceEnd()
             try:
                 self._channel.Flush()
