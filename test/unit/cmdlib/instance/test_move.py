@@ -456,7 +456,8 @@ def test_what_is_left_on_the_source_is_named_with_its_commands(three: Master, te
         assert any(said in text for text in three.last.messages)
         assert any(name in text for text in three.last.messages)
     del three[0].faults["blockdev_remove"]
-    _FollowVerify(moving)
+    for index, text in enumerate(sorted(_FollowVerify(moving), key=lambda text: text[text.index("disk/") :])):
+        assert f"disk/{index} of instance {WEB}, which has this name, is on node2.example.org" in text
     assert moving.Counts() == [0, 2, 0] and moving.Content() == CONTENT
 
 
@@ -478,8 +479,8 @@ _LEFT = r"ERROR:ENODEORPHANLV:.*(?:on node |node:)(node\d).*(?:run|then run) '(l
 
 
 def _FollowVerify(moving: Moving) -> list[str]:
-    """Do what verify says about leftovers; return what it named.  Then it has nothing to say."""
-    named = []
+    """Do what verify says about leftovers; return that.  Then it has nothing to say."""
+    said = []
     for text in _Findings(moving.master):
         match = re.search(_LEFT, text)
         assert match is not None, text
@@ -489,9 +490,9 @@ def _FollowVerify(moving: Moving) -> list[str]:
             node.Call(node.lvm._Lvremove, [f"/dev/{place}"])
         else:
             node.Call(runtime.RemoveFile, place)
-        named.append(place)
+        said.append(text)
     assert _Findings(moving.master) == []
-    return named
+    return said
 
 
 def _DiesIn(number: int, seen: list[str]) -> type[LUInstanceMove]:
