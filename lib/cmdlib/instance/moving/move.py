@@ -27,13 +27,13 @@ from ganeti.cmdlib.disk.devices import (
     ExclusiveStorage,
     RemovalByHand,
     ShutdownDisks,
-    StartDisks,
     Undo,
 )
 from ganeti.cmdlib.instance.base import UP, CheckHvOnNodes, CheckNotForthcoming, CheckTargetPolicy, InstanceLU
 from ganeti.cmdlib.instance.moving.looking import EndLeftovers, LookAround, Situation
 from ganeti.cmdlib.instance.moving.whereabouts import Kind
-from ganeti.cmdlib.instance.room import CheckRoom, IsShared, LimitStart, MakeRoom
+from ganeti.cmdlib.instance.room import CheckRoom, IsShared, MakeRoom
+from ganeti.cmdlib.instance.run import StartAgain
 from ganeti.params import disk as disk_params
 from ganeti.params import runstate
 
@@ -85,7 +85,7 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
         if instance.admin_state == UP:
             # Before a copy is made that takes hours.
             CheckHvOnNodes(self, [self._target.uuid], instance.hypervisor, params.FillHV(snapshot, instance))
-            self._needed = self._Memory(self._target.uuid, f"moving instance {instance.name}")
+            self._needed = self._Memory(f"moving instance {instance.name}")
             CheckRoom(self, *self._needed, but=instance.uuid)
         situation = self._Look()
         if not situation.StopsWith(self._source.uuid):
@@ -149,10 +149,11 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
         top = str(getattr(self.snapshot.cluster, str(template.directory)))
         return top if directory.startswith(f"{top}/") else posixpath.dirname(directory)
 
-    def _Memory(self, node_uuid: str, reason: str) -> _Needed:
-        """Return what must be free to start it: its maximum, or its minimum where memory is shared."""
-        which = "minmem" if IsShared(self.snapshot, node_uuid) else "maxmem"
-        return node_uuid, reason, params.FillBE(self.snapshot, self.instance)[which], self.instance.hypervisor
+    def _Memory(self, reason: str) -> _Needed:
+        """Return what must be free on the target: the maximum, or the minimum where memory is shared."""
+        node = self._target.uuid
+        which = "minmem" if IsShared(self.snapshot, node) else "maxmem"
+        return node, reason, params.FillBE(self.snapshot, self.instance)[which], self.instance.hypervisor
 
     def _Look(self) -> Situation:
         return LookAround(self, self.instance, [self._target.uuid])
@@ -162,7 +163,8 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
     def Exec(self, feedback: Feedback) -> None:
         instance = self.instance
         feedback(f"Moving instance {instance.name} from {self._source.name} to {self._target.name}")
-        free = MakeRoom(self, *self._needed, feedback, but=instance.uuid) if self._needed is not None else None
+        if self._needed is not None:
+            MakeRoom(self, *self._needed, feedback, but=instance.uuid)
         moved = instance.Replace(primary_node=self._target.uuid)
         disks = [self._Moved(disk) for disk in self._disks]
         made: list[tuple[str, objects.Disk]] = []
@@ -180,7 +182,7 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
         moved = self.current
         try:
             if moved.admin_state == UP:
-                self._StartOnTarget(feedback, moved, free)
+                self._StartOnTarget(feedback, moved)
             else:
                 ShutdownDisks(self, moved)
         finally:
@@ -245,24 +247,14 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
                 f" {source.name}: {'; '.join(failed)}"
             )
 
-    def _StartOnTarget(self, feedback: Feedback, moved: objects.Instance, free: int | None) -> None:
-        feedback(f"* starting the instance on {self._target.name}")
+    def _StartOnTarget(self, feedback: Feedback, moved: objects.Instance) -> None:
         try:
-            self._Start(moved, free)
-        except errors.OpExecError as err:
+            StartAgain(self, feedback, moved)
+        except errors.GenericError as err:
             raise errors.OpExecError(
-                f"Instance {moved.name} has been moved to node {self._target.name} and could not be started there: {err}",
-                hint=f"'gnt-instance startup {moved.name}' starts it when that is repaired",
+                f"Instance {moved.name} has been moved to node {self._target.name}, but: {err}",
+                hint=err.hint or f"'gnt-instance startup {moved.name}' starts it when that is repaired",
             ) from err
-
-    def _Start(self, instance: objects.Instance, free: int | None) -> None:
-        """Start the instance on its primary node, where so much memory is free; raise OpExecError."""
-        opened = StartDisks(self, instance, force=False)
-        result = self.rpc.call_instance_start(instance.primary_node, (opened, None, None), False, self.op.reason)
-        if result.fail_msg:
-            ShutdownDisks(self, instance)
-            result.Raise(f"Could not start instance {instance.name} on node {result.node_name}")
-        LimitStart(self, instance, free)
 
     # --- when it cannot be done ---------------------------------------------------------------------------------------
 
@@ -275,22 +267,12 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
     ) -> None:
         """Remove what was made on the target, and start on the source what was stopped there."""
         if self._stopped:
-            feedback(f"* starting the instance again on {self._source.name}")
-            self._StartAgain(feedback)
+            try:
+                StartAgain(self, feedback, self.current)
+            except errors.GenericError as err:
+                self.LogWarning(str(err), hint=err.hint)
         Undo(self, made, moved)
         self._RemoveDirectory(self._target, disks[0])
-
-    def _StartAgain(self, feedback: Feedback) -> None:
-        instance, source = self.instance, self._source
-        try:
-            needed = self._Memory(source.uuid, f"starting instance {instance.name}")
-            free = MakeRoom(self, *needed, feedback, but=instance.uuid)
-            self._Start(instance, free)
-        except errors.GenericError as err:
-            self.LogWarning(
-                f"Instance {instance.name} could not be started again on node {source.name}: {err}",
-                hint=f"'gnt-instance startup {instance.name}' starts it when that is repaired",
-            )
 
     def _RemoveFrom(self, node: objects.Node, instance: objects.Instance, disks: Sequence[objects.Disk]) -> None:
         """Remove the disks on a node where they are in no configuration any longer; failures are only reported."""

@@ -405,7 +405,7 @@ def test_what_cannot_be_started_on_the_target_is_there(three: Master) -> None:
     moving = Moving(three)
     three[1].faults["instance_start"] = "no KVM"
     with pytest.raises(
-        errors.OpExecError, match=r"has been moved to node node2.* could not be started there.*no KVM"
+        errors.OpExecError, match=r"has been moved to node node2.* could not be started again on node node2.*no KVM"
     ) as caught:
         three.Run(_Move())
     assert f"'gnt-instance startup {WEB}'" in str(caught.value.hint)
