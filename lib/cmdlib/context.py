@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 
 
 class NodeConfirmer(Protocol):
-    """The part of store.Store that the processor needs."""
+    """The part of store.Store that the processor and units need."""
 
     def ConfirmNodes(self, nodes: Sequence[str], timeout: float, joining: bool = False) -> None:
         """Wait until each node confirmed this master and ended what an older one began (doc/design-store.rst, 6)."""
+
+    def UnconfirmedNodes(self, nodes: Sequence[str], timeout: float) -> dict[str, str]:
+        """Wait as ConfirmNodes does; return which nodes did not confirm, and why."""
 
 
 # (node names or uuids, hook path, phase, environment) -> result by node; rpc.call_hooks_runner.

@@ -41,29 +41,50 @@ class NodeConfirmer:
 
     def Confirm(self, nodes: Iterable[str], timeout: float, joining: bool = False) -> None:
         """See Store.ConfirmNodes."""
+        reasons = self._Wait(nodes, timeout, joining, None)
+        if reasons:
+            raise self._Unconfirmed(reasons)
+
+    def Unconfirmed(self, nodes: Iterable[str], timeout: float) -> dict[str, str]:
+        """See Store.UnconfirmedNodes."""
+        strays: dict[str, str] = {}
+        return {**self._Wait(nodes, timeout, False, strays), **strays}
+
+    def _Wait(
+        self, nodes: Iterable[str], timeout: float, joining: bool, strays: dict[str, str] | None
+    ) -> dict[str, str]:
+        """Return who has not confirmed in time, and why.  Those that follow another master are put into ``strays``, if given."""
         deadline = runtime.Monotonic() + timeout
         with self._lock:
             missing = [node for node in dict.fromkeys(nodes) if node not in self._confirmed]
+        reasons: dict[str, str] = {}
         while missing:
-            reasons = self._Ask(missing, joining)
+            reasons = self._Ask(missing, joining, strays)
             missing = list(reasons)
+            left = deadline - runtime.Monotonic()
+            if left <= 0:
+                break
             if missing:
-                left = deadline - runtime.Monotonic()
-                if left <= 0:
-                    raise self._Unconfirmed(reasons)
                 runtime.Sleep(min(_ASK_AGAIN, left))
+        return reasons
 
     def Forget(self, node: str) -> None:
         """Make the node confirm again, as it was offline."""
         with self._lock:
             self._confirmed.discard(node)
 
-    def _Ask(self, nodes: list[str], joining: bool) -> dict[str, str]:
-        """Ask all at once; return who did not confirm, and why."""
+    def _Ask(self, nodes: list[str], joining: bool, strays: dict[str, str] | None) -> dict[str, str]:
+        """Ask all at once; return who did not confirm, and why, without ``strays``."""
         results = self._runner.call_store_promise(nodes, dict(self._message))
         reasons: dict[str, str] = {}
         for node, result in results.items():
-            reason = self._Reason(node, result, joining)
+            try:
+                reason = self._Reason(node, result, joining)
+            except FollowsOther as err:
+                if strays is None:
+                    raise
+                strays[node] = f"{err}; {err.hint}"
+                continue
             if reason:
                 reasons[node] = reason
         return reasons

@@ -164,6 +164,13 @@ class Store:
         """
         self._confirmer.Confirm(nodes, timeout, joining)
 
+    def UnconfirmedNodes(self, nodes: Iterable[str], timeout: float) -> dict[str, str]:
+        """Return which of the nodes have not confirmed this epoch, and why: {uuid: text}.
+
+        For what concerns each node alone (rule 6): the others may be acted on.  Waits and raises MasterLost as ConfirmNodes.
+        """
+        return self._confirmer.Unconfirmed(nodes, timeout)
+
     def Refused(self, epoch: str, master: str, node: str) -> None:
         """Handle the refusal of a node that promised a newer epoch: this master stops, unless a quorum still follows it
         and the node was led astray by a forced start (rule 6)."""

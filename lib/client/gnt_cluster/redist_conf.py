@@ -17,10 +17,11 @@ def Run(options: Options, arguments: list[str]) -> int:
     if options.yes_do_it:
         # An upgrade needs this while the queue is drained.
         client = jobs.GetClient()
-        jobs.PollJob(client.SubmitJobToDrainedQueue([op]), client)
+        [failed] = jobs.PollJob(client.SubmitJobToDrainedQueue([op]), client)
     else:
-        jobs.SubmitOrSend(op, options)
-    return constants.EXIT_SUCCESS
+        failed = jobs.SubmitOrSend(op, options)
+    # The job's log names these nodes, and what to do.
+    return constants.EXIT_FAILURE if failed else constants.EXIT_SUCCESS
 
 
 COMMAND = Command(Run, "Copy the cluster's files to all nodes again", (), (*o.SET_JOB, YES_DO_IT))

@@ -11,6 +11,7 @@ from ganeti.cmdlib.distribute import RedistributeAncillaryFiles, UploadFile
 from ganeti.cmdlib.node.switch import SetUpSwitch
 from ganeti.daemon import users
 from ganeti.rpc import resolver
+from ganeti.utils.text import NiceSort
 
 
 class _ClusterLU(LogicalUnit[OpT]):
@@ -165,16 +166,38 @@ class LUClusterRedistConf(NoHooksLU[opcodes.OpClusterRedistConf]):
         self.share_locks = ShareAll()
 
     def NodesToConfirm(self) -> set[str]:
-        return {n.uuid for n in self.snapshot.nodes.values() if not n.offline}
+        # What is sent is read here: no former master may still be replacing it.
+        return {self.snapshot.cluster.master_node}
 
     def Exec(self, feedback: Feedback) -> list[str] | None:
         # The cluster object is written again, although nothing changed: every view of it is made anew.
         self.cfg.Transact(lambda draft: draft.BumpCluster())
-        failed = RedistributeAncillaryFiles(self)
-        # Master candidates write theirs from their copy of the store, and look after them.
         root = self.snapshot
-        others = [n.uuid for n in root.nodes.values() if not n.offline and not n.master_candidate]
+        online = sorted(node.uuid for node in root.nodes.values() if not node.offline)
+        # A node that has not confirmed this master keeps nothing from the others, which is safe by doc/design-store.rst, 6:
+        # each node is an object of its own here.  What one gets says nothing of another one, which may have missed an
+        # upload before; those that are sent something have ended what a former master began there and take nothing of
+        # it; and the one is left as it is, whomever it follows.
+        left_out = self.context.store.UnconfirmedNodes(online, self.context.confirm_timeout)
+        for uuid, reason in sorted(left_out.items()):
+            self.LogWarning(f"Nothing is copied to node {root.NodeName(uuid)}: {reason}")
+        chosen = [uuid for uuid in online if uuid not in left_out]
+        failed = {*map(root.NodeName, left_out), *RedistributeAncillaryFiles(self, only=chosen)}
+        # Master candidates write theirs from their copy of the store, and look after them.
+        others = [uuid for uuid in chosen if not root.nodes[uuid].master_candidate]
         if others:
             for result in self.rpc.call_write_ssconf_files(others, ssconf.Values(root)).values():
-                result.Warn(f"ssconf files could not be written on node {result.node_name}", self.LogWarning)
-        return failed or None
+                if result.Warn(f"ssconf files could not be written on node {result.node_name}", self.LogWarning):
+                    failed.add(result.node_name)
+        return self._Missed(NiceSort(failed))
+
+    def _Missed(self, names: list[str]) -> list[str] | None:
+        """Name those that did not get everything, and return them."""
+        if not names:
+            return None
+        self.LogWarning(
+            f"Not all files were copied to: {', '.join(names)}",
+            hint="repair what is named above and run 'gnt-cluster redist-conf' again; a node that is off is marked with"
+            f" 'gnt-node modify --offline yes {names[0]}' and gets them when it is marked online again",
+        )
+        return names

@@ -387,6 +387,14 @@ $ gnt-cluster redist-conf
 > OP_CLUSTER_REDIST_CONF {}
 $ gnt-cluster redist-conf --yes-do-it
 > OP_CLUSTER_REDIST_CONF {}
+% result OP_CLUSTER_REDIST_CONF ["node3.example.org"]
+$ gnt-cluster redist-conf
+= 1
+> OP_CLUSTER_REDIST_CONF {}
+$ gnt-cluster redist-conf --yes-do-it
+= 1
+> OP_CLUSTER_REDIST_CONF {}
+% forget OP_CLUSTER_REDIST_CONF
 $ gnt-cluster repair-disk-sizes web
 > OP_CLUSTER_REPAIR_DISK_SIZES {"instances":["web"]}
 $ gnt-cluster activate-master-ip

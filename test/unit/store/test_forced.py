@@ -228,6 +228,28 @@ def test_what_a_node_says_that_is_no_voter_ends_no_master(make: Any) -> None:
 
 
 @Story
+def test_those_that_do_not_confirm_are_named_for_whoever_can_do_without_them(make: Any) -> None:
+    """One follows another master, one is silent; a voter that has a newer master still ends this one."""
+    cluster = make(5)
+    store = cluster.Found(candidates=3)
+    uuids = [member.uuid for member in cluster.members]
+    cluster[3].store.Promise(CLUSTER, Epoch(999999, "evil"), "node4.example.org")
+    cluster[4].up = False
+    missing = store.UnconfirmedNodes(uuids, 3.0)
+    assert list(missing) == [uuids[4], uuids[3]]
+    assert "follows another master" in missing[uuids[3]] and "start-master" in missing[uuids[3]]
+    assert "node5.example.org does not answer" in missing[uuids[4]]
+    cluster[4].up = True
+    assert list(store.UnconfirmedNodes(uuids, 3.0)) == [uuids[3]]
+    store.Stop()
+    new = cluster.Become(0)
+    for number in (1, 2):
+        cluster[number].store.Promise(CLUSTER, Epoch(9999999, "other"), "node3.example.org")
+    with pytest.raises(MasterLost):
+        new.UnconfirmedNodes(uuids, 3.0)
+
+
+@Story
 def test_its_word_ends_one_that_no_quorum_follows(make: Any) -> None:
     cluster = make(4)
     store = cluster.Found(candidates=3)

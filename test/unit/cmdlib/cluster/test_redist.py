@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+from simulated.machine import Process
 from support.master import Master
 from support.simnode import SimNode
 
-from ganeti import opcodes, pathutils, ssconf
+from ganeti import opcodes, pathutils, runtime, ssconf
+from ganeti.rpc.base import HEADER_EPOCH
+from ganeti.rpc.procedures import PROCEDURES
+from ganeti.store import StoreError
 
 OWN = "/etc/our-own.conf"
 VNC = "/etc/ganeti/web-vnc-password"
@@ -96,3 +100,66 @@ def test_a_silent_node_is_tried_once_and_named_in_the_result(trio: Master) -> No
     assert _Has(trio[1], pathutils.RAPI_CERT_FILE, "a new certificate\n")
     said = [text for text in trio.last.messages if f"to node {third.name} failed" in text]
     assert len(said) == 1
+
+
+def test_a_node_that_has_not_followed_this_master_yet_keeps_nothing_from_the_others(trio: Master) -> None:
+    """It was away when this master started."""
+    trio[0].Write(pathutils.RAPI_CERT_FILE, "its certificate\n")
+    third = trio[2]
+    third.Stop()
+    assert trio.Run(opcodes.OpClusterRedistConf()) == [third.name]
+    assert _Has(trio[1], pathutils.RAPI_CERT_FILE, "its certificate\n")
+    said = " ".join(trio.last.messages)
+    assert f"Nothing is copied to node {third.name}: node {third.name} does not answer" in said
+    assert f"Not all files were copied to: {third.name}" in said and "'gnt-cluster redist-conf' again" in said
+    third.Start()
+    assert trio.Run(opcodes.OpClusterRedistConf()) is None
+    assert _Has(third, pathutils.RAPI_CERT_FILE, "its certificate\n")
+
+
+@pytest.fixture
+def followed() -> Iterator[Master]:
+    """Three nodes on which calls of the master before this one may run."""
+    master = Master(3, candidates=2)
+    yield master
+    master.Close()
+
+
+def _HoldOldCall(master: Master, node: SimNode) -> Process:
+    """Have an upload of this master run on a node until the process is killed, while another master daemon starts."""
+    headers = {HEADER_EPOCH.lower(): str(master.store.Epoch())}
+    entered: list[bool] = []
+
+    def hold() -> None:
+        with node.NewStore().Enter(PROCEDURES["upload_file_single"], headers):
+            entered.append(True)
+            runtime.Event().wait()
+
+    process = node.machine.StartProcess(hold, "an old call")
+    master.world.Run(until=lambda: bool(entered))
+    master.Restart()
+    return process
+
+
+def test_where_a_call_of_the_former_master_runs_nothing_is_written_until_it_has_ended(followed: Master) -> None:
+    second, third = followed.all[1:]
+    process = _HoldOldCall(followed, third)
+    followed[0].Write(pathutils.RAPI_CERT_FILE, "its certificate\n")
+    assert followed.Perform(lambda: followed.Run(opcodes.OpClusterRedistConf())) == [third.name]
+    assert "upload_file_single of the former master" in " ".join(followed.last.messages)
+    assert _Has(second, pathutils.RAPI_CERT_FILE, "its certificate\n") and not third.Exists(pathutils.RAPI_CERT_FILE)
+    process.Kill()
+    assert followed.Perform(lambda: followed.Run(opcodes.OpClusterRedistConf())) is None
+    assert _Has(third, pathutils.RAPI_CERT_FILE, "its certificate\n")
+
+
+def test_nothing_is_copied_while_a_call_of_the_former_master_may_replace_what_is_read(followed: Master) -> None:
+    process = _HoldOldCall(followed, followed[0])
+    followed[0].Write(pathutils.RAPI_CERT_FILE, "half of\n")
+    with pytest.raises(StoreError, match="upload_file_single of the former master"):
+        followed.Perform(lambda: followed.Run(opcodes.OpClusterRedistConf()))
+    assert not followed[1].Exists(pathutils.RAPI_CERT_FILE)
+    process.Kill()
+    followed[0].Write(pathutils.RAPI_CERT_FILE, "all of it\n")
+    assert followed.Perform(lambda: followed.Run(opcodes.OpClusterRedistConf())) is None
+    assert _Has(followed[1], pathutils.RAPI_CERT_FILE, "all of it\n")
