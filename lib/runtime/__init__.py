@@ -185,6 +185,11 @@ def ReadFile(path: str, limit: int | None = None) -> bytes:
     return _here.side.ReadFile(path, limit)
 
 
+def ReadEnd(path: str, count: int) -> bytes:
+    """Return the last ``count`` bytes of a regular file, or all that it has; no more is read."""
+    return _here.side.ReadEnd(path, count)
+
+
 def ReadText(path: str, limit: int | None = None) -> str:
     """Return the content as UTF-8 text; raises UnicodeDecodeError, a ValueError."""
     return _here.side.ReadFile(path, limit).decode("utf-8")

@@ -13,8 +13,9 @@ from ganeti import errors, runtime
 PARAMETERS_FILE = "parameters.list"
 
 _LIST_LIMIT = 1024 * 1024
-_LOG_LIMIT = 64 * 1024 * 1024
 _TAIL_LINES, _TAIL_CHARACTERS = 20, 4000
+# More characters than are shown, of the longest that UTF-8 has: whatever the first ones are cut to, they do not matter.
+_TAIL_BYTES = 4 * (_TAIL_CHARACTERS + 2)
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
@@ -100,7 +101,7 @@ def LastLines(text: str) -> str:
 def Tail(path: str) -> str:
     """Return the last lines of a log."""
     try:
-        text = runtime.ReadFile(path, limit=_LOG_LIMIT).decode("utf-8", "replace")
+        text = runtime.ReadEnd(path, _TAIL_BYTES).decode("utf-8", "replace")
     except OSError as err:
         return f"(the log cannot be read: {err})"
     return LastLines(text)

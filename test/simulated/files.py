@@ -97,6 +97,11 @@ class Files:
             raise FileTooLarge(path, limit)
         return inode.Read()
 
+    def ReadEnd(self, path: str, count: int) -> bytes:
+        self.world.Reach("ReadEnd", path)
+        inode = self._disk.FindFile(path)
+        return inode.Read()[max(0, inode.size - count) :]
+
     def WriteFile(self, path: str, data: bytes, mode: int, uid: int, gid: int, sync: bool) -> None:
         """Three steps, as on a real disk: a temporary file, its new name, the folder."""
         self.world.Reach("WriteFile", path)

@@ -21,6 +21,7 @@ _MODULES = {
     ),
     "files": (
         "ReadFile",
+        "ReadEnd",
         "WriteFile",
         "WriteFiles",
         "CreateFile",

@@ -51,6 +51,12 @@ def ReadFile(path: str, limit: int | None = None) -> bytes:
         return b"".join(parts)
 
 
+def ReadEnd(path: str, count: int) -> bytes:
+    with open(path, "rb") as handle:
+        handle.seek(max(0, os.fstat(handle.fileno()).st_size - count))
+        return handle.read(count)
+
+
 def SyncDir(path: str) -> None:
     handle = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -60,6 +60,15 @@ def test_limits_protect_the_reader(place: Place) -> None:
 
 
 @Everywhere
+def test_the_end_of_a_file_alone_is_read(place: Place) -> None:
+    path = place.Path("log")
+    runtime.WriteFile(path, b"0123456789")
+    assert [runtime.ReadEnd(path, count) for count in (0, 3, 10, 11)] == [b"", b"789", b"0123456789", b"0123456789"]
+    with pytest.raises(FileNotFoundError):
+        runtime.ReadEnd(place.Path("missing"), 3)
+
+
+@Everywhere
 def test_errors_name_the_path_and_the_cause(place: Place) -> None:
     missing = place.Path("none/at/all")
     for call in (
