@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 PARALLEL = 50
 """How many servers are asked at the same time."""
+_OK = 200
+_MOST_REDIRECTIONS = 5
 
 
 class FetchError(Exception):
@@ -115,6 +117,37 @@ def FetchAll(urls: Sequence[str], limits: Limits, access: Access = ANYBODY) -> l
     for start in range(0, len(urls), PARALLEL):
         found += _Together(urls[start : start + PARALLEL], limits, access)
     return found
+
+
+def Size(url: str, limits: Limits) -> int | None:
+    """Return how many bytes a GET request would be answered with, None if the server does not say; raises FetchError.
+
+    Other addresses to which the server leads are followed.
+    """
+    import pycurl
+
+    sizes: list[int] = []
+
+    def read(line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if line.startswith(b"HTTP/"):
+            sizes.clear()  # what was before said where to ask
+        elif name.lower() == b"content-length" and value.strip().isdigit():
+            sizes.append(int(value))
+
+    try:
+        curl = _Transfer(url, limits, ANYBODY).curl
+        curl.setopt(pycurl.NOBODY, 1)
+        curl.setopt(pycurl.FOLLOWLOCATION, 1)
+        curl.setopt(pycurl.MAXREDIRS, _MOST_REDIRECTIONS)
+        curl.setopt(pycurl.REDIR_PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        curl.setopt(pycurl.HEADERFUNCTION, read)
+        curl.perform()
+        status = curl.getinfo(pycurl.RESPONSE_CODE)
+        curl.close()
+    except (pycurl.error, ValueError) as err:
+        raise FetchError(str(err.args[-1])) from err
+    return sizes[0] if status == _OK and sizes else None
 
 
 def _Together(urls: Sequence[str], limits: Limits, access: Access) -> list[Answer | FetchError]:
