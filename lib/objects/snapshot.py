@@ -218,7 +218,9 @@ class Snapshot:
         return uuid if node is None else node.name
 
     def InstanceDisks(self, instance: Instance) -> tuple[Disk, ...]:
-        """Return the disk objects of an instance, in its order."""
+        """Return the disk objects of an instance, in its order: those that it carries itself, if it does."""
+        if instance.disks_info is not None:
+            return instance.disks_info
         try:
             return tuple([self.disks[uuid] for uuid in instance.disks])
         except KeyError as err:

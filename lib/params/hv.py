@@ -39,13 +39,18 @@ _ASSESSMENTS: dict[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {constan
 
 
 class HVTraits(NamedTuple):
-    """What the master has to know of a hypervisor.  ``files``: (path, optional) that vm_capable nodes need."""
+    """What the master has to know of a hypervisor.
+
+    ``files``: (path, optional) that vm_capable nodes need.  ``boot_disk``: parameters with which a guest boots from its first
+    disk whatever else it has; None where no guest boots from a disk.
+    """
 
     needs_port: bool
     can_migrate: bool
     multi_cpu_mask: bool
     ordered_versions: bool = False  # a running guest can move to the same or a newer version only
     files: tuple[tuple[str, bool], ...] = ()
+    boot_disk: Mapping[str, Any] | None = None
 
 
 _XEN_FILES = ((pathutils.XEN_CONFIG_DIR + "/xl.conf", True), (pathutils.XEN_CONFIG_DIR + "/scripts/vif-bridge", False))
@@ -59,13 +64,17 @@ TRAITS: dict[str, HVTraits] = {
         multi_cpu_mask=True,
         ordered_versions=True,
         files=((pathutils.KVM_VIF_BRIDGE, True),),
+        boot_disk={"boot_order": hv_kvm.BOOT_DISK},
     ),
-    constants.HT_XEN_PVM: HVTraits(needs_port=False, can_migrate=True, multi_cpu_mask=True, files=_XEN_FILES),
+    constants.HT_XEN_PVM: HVTraits(
+        needs_port=False, can_migrate=True, multi_cpu_mask=True, files=_XEN_FILES, boot_disk={}
+    ),
     constants.HT_XEN_HVM: HVTraits(
         needs_port=True,
         can_migrate=True,
         multi_cpu_mask=True,
         files=(*_XEN_FILES, (pathutils.VNC_PASSWORD_FILE, True)),
+        boot_disk={"boot_order": "c"},
     ),
     constants.HT_LXC: HVTraits(needs_port=False, can_migrate=False, multi_cpu_mask=False),
 }

@@ -32,8 +32,8 @@ NIC_TYPES = (
     "e1000", "i82551", "i82557b", "i82559er", "ne2k_isa", "ne2k_pci", "paravirtual", "pcnet", "rtl8139",
 )  # fmt: skip
 SECURITY_NONE, SECURITY_USER, SECURITY_POOL = "none", "user", "pool"
-BOOT_CDROM = "cdrom"
-BOOT_DEVICES = ("floppy", BOOT_CDROM, "disk", "network")
+BOOT_CDROM, BOOT_DISK = "cdrom", "disk"
+BOOT_DEVICES = ("floppy", BOOT_CDROM, BOOT_DISK, "network")
 SCSI_CONTROLLERS = ("lsi", "megasas", "virtio-scsi-pci")
 SPICE_COMPRESSIONS = ("auto_glz", "auto_lz", "glz", "lz", "off", "quic")
 
@@ -47,7 +47,7 @@ _WAN = OneOf("auto", "never", "always", "")
 
 TABLE = MakeTable(
     Param("acpi", BOOL, True, "ACPI in the guest; needed for a clean shutdown"),
-    Param("boot_order", STRING, "disk", "device to boot from", OneOf(*BOOT_DEVICES), required=True),
+    Param("boot_order", STRING, BOOT_DISK, "device to boot from", OneOf(*BOOT_DEVICES), required=True),
     Param("cdrom2_image_path", STRING, "", "second CD", checks.FILE_OR_URL, "2.4"),
     Param("cdrom_disk_type", STRING, "", "how CDs are shown; empty: as disk_type", OneOf(*DISK_TYPES, ""), "2.4"),
     Param("cdrom_image_path", STRING, "", "first CD; needed to boot from it", checks.FILE_OR_URL),

@@ -22,7 +22,8 @@ FILE                  path of a file of this node, or (path, content, mode, user
 vpath                 path of this node
 ====================  ==============================================================================================
 
-A dictionary (or a list of them) in the place of an object is taken as written already.
+A dictionary (or a list of them) in the place of an object is taken as written already.  An instance may carry its disk objects
+(``disks_info``); one that does not has those of the configuration.
 """
 
 from __future__ import annotations

@@ -95,6 +95,15 @@ def test_relations() -> None:
         root.InstanceDisks(web.Replace(disks=[configs.Uuid(9)]))
 
 
+def test_an_instance_may_carry_its_disks() -> None:
+    root = configs.Example()
+    web, disk = root.instances[configs.WEB], root.disks[configs.WEB_DISK]
+    other = disk.Replace(uuid=configs.Uuid(9), nodes=[configs.Uuid(8)])
+    carrying = web.Replace(disks=[other.uuid, disk.uuid], disks_info=[other, disk])
+    assert root.InstanceDisks(carrying) == (other, disk)
+    assert root.SecondaryNodes(carrying) == (configs.Uuid(8), configs.NODE2)
+
+
 def test_a_change_shares_everything_else() -> None:
     root = configs.Example()
     node = root.nodes[configs.NODE1].Replace(drained=True, master_candidate=False)

@@ -198,3 +198,7 @@ def test_traits() -> None:
     assert {name for name, traits in hv.TRAITS.items() if traits.needs_port} == {"kvm", "xen-hvm"}
     assert {name for name, traits in hv.TRAITS.items() if traits.can_migrate} == {"fake", "kvm", "xen-pvm", "xen-hvm"}
     assert set(hv.TRAITS) == set(hv.TABLES) == set(constants.HYPER_TYPES)
+    booting = {name: traits.boot_disk for name, traits in hv.TRAITS.items() if traits.boot_disk is not None}
+    assert set(booting) == {"kvm", "xen-pvm", "xen-hvm"}
+    for name, values in booting.items():
+        assert not [text for text in hv.SyntaxProblems(name, {**hv.DEFAULTS[name], **values}) if "boot_order" in text]
