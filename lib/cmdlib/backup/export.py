@@ -22,6 +22,7 @@ from ganeti.cmdlib.common import (
 )
 from ganeti.cmdlib.disk.devices import RemovalByHand, ShutdownDisks, StartDisks
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, InstanceLU
+from ganeti.cmdlib.instance.helper import CheckZeroing, ZeroFreeSpace
 from ganeti.cmdlib.instance.life import RemoveInstanceDisks
 from ganeti.cmdlib.instance.moving.looking import LookAround
 from ganeti.cmdlib.instance.run import StartAgain
@@ -45,8 +46,6 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
 
     def CheckArguments(self) -> None:
         op = self.op
-        if op.zero_free_space:
-            raise Invalid("Free space cannot be zeroed: there are no helper VMs in this release")
         if op.mode == REMOTE and not (op.x509_key_name and op.destination_x509_ca):
             raise Invalid(
                 "An export to another cluster needs the name of the key that was made for it, and the other cluster's"
@@ -129,6 +128,8 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         else:
             self._CheckAddresses()
         self._CheckStopping()
+        if op.zero_free_space:
+            CheckZeroing(self, instance)
 
     def _CheckTarget(self) -> None:
         assert self._target is not None
@@ -185,6 +186,8 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         # In the other cluster it may run already, whatever is heard of it: two of it must not run.
         self._returns = op.shutdown and self._was_up and not (op.remove_instance and op.mode == REMOTE)
         try:
+            if op.zero_free_space:
+                ZeroFreeSpace(self, feedback, self.current, op.zeroing_timeout_fixed, op.zeroing_timeout_per_mib)
             with self._ActiveDisks():
                 self._Export(feedback)
         except errors.GenericError:

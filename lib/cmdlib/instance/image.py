@@ -31,10 +31,8 @@ def ImageOf(own: Mapping[str, str], disks: Sequence[object]) -> str | None:
     return image
 
 
-def CheckImage(lu: LogicalUnit, node_uuid: str, image: str, mib: int) -> None:
-    """Check that the node has an image that fits on a disk of so many MiB; a URL is only looked at when it is used."""
-    if checks.IsUrl(image):
-        return
+def FileSize(lu: LogicalUnit, node_uuid: str, image: str) -> int:
+    """Return the bytes of an image that is a file of the node; raise OpPrereqError if it is not there."""
     result = lu.rpc.call_get_file_info(node_uuid, image)
     result.Raise(f"Could not look for image {image} on node {result.node_name}", prereq=True)
     exists, facts = result.payload
@@ -44,9 +42,17 @@ def CheckImage(lu: LogicalUnit, node_uuid: str, image: str, mib: int) -> None:
             errors.ECODE_NOENT,
             hint=f"'gnt-cluster copyfile {image}', on the master, copies it to all nodes",
         )
-    if facts["size"] > mib * 1024 * 1024:
+    return int(facts["size"])
+
+
+def CheckImage(lu: LogicalUnit, node_uuid: str, image: str, mib: int) -> None:
+    """Check that the node has an image that fits on a disk of so many MiB; a URL is only looked at when it is used."""
+    if checks.IsUrl(image):
+        return
+    size = FileSize(lu, node_uuid, image)
+    if size > mib * 1024 * 1024:
         raise errors.OpPrereqError(
-            f"Image {image} has {facts['size'] / 1024 / 1024:.1f} MiB, the first disk only {mib} MiB",
+            f"Image {image} has {size / 1024 / 1024:.1f} MiB, the first disk only {mib} MiB",
             errors.ECODE_INVAL,
         )
 
