@@ -21,9 +21,7 @@ WAITING = {
     "EnterSide": "the simulator",
     "ExecWithUnusedUid": "D21-UID-20",
     "IsFull": "address pools",
-    "LoadSigned": "import and export",
     "RemoveDisk": "the whole of a reservation's life",
-    "Sign": "import and export",
 }
 
 
@@ -31,7 +29,6 @@ WAITING = {
 WHOLE = {
     "i_pri_memory": "asdict: the allocator's message",
     "i_pri_up_memory": "asdict: the allocator's message",
-    "nic_count": "htools: a size is read from five numbers in their order",
     "postcopy_status": "asdict: the answer of instance_get_migration_status",
 }
 

@@ -179,6 +179,17 @@ def test_an_instance_comes_back_from_its_export(cluster: RealCluster) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.req("D20-OS-20")
+def test_disks_of_an_instance_without_a_system_are_sent_as_they_are(cluster: RealCluster) -> None:
+    Run(cluster, **Create(cluster, "raw.example.com", 0, os_type=None, no_install=True))
+    contents = FillDisks(cluster, "raw.example.com")
+    Run(cluster, **Export("raw.example.com", cluster[1].name, compress="gzip"))
+    Run(cluster, **Import(cluster, "copy.example.com", 2, src_path="raw.example.com"))
+    assert Contents(DiskPaths(cluster, "copy.example.com")) == contents
+    assert Row(cluster, "copy.example.com", "os") == [""]
+
+
+@pytest.mark.slow
 def test_a_running_guest_is_down_for_its_export_and_runs_again(cluster: RealCluster) -> None:
     Run(cluster, **Create(cluster, "web.example.com", 0, start=True))
     said = Fail(cluster, **Export("web.example.com", cluster[1].name))

@@ -172,6 +172,19 @@ def test_scripts_get_no_arguments(system: System) -> None:
     assert (system.base / "out").read_text().splitlines() == ["create 0", "rename 0", "export 0", "import 0"]
 
 
+@pytest.mark.req("D22-OSP-18")
+def test_every_script_gets_the_parameters(system: System) -> None:
+    for name in ("create", "rename", "export", "import"):
+        system.Script(name, f'#!/bin/sh\necho "{name} $OSP_FS_TYPE" >> {system.base}/out\n')
+    [disk] = wire.InstanceDisks(system.instance)
+    osrun.Add(system.Data(), False, 0)
+    osrun.RunRename(system.Data(), "old.example.com", 0)
+    for kind in (osdef.EXPORT, osdef.IMPORT):
+        _Run(osrun.TransferCommand(kind, system.instance, disk, 0))
+    lines = ["create ext4", "rename ext4", "export ext4", "import ext4"]
+    assert (system.base / "out").read_text().splitlines() == lines
+
+
 @pytest.mark.req("D20-OS-12")
 def test_rename_knows_the_old_name(system: System) -> None:
     system.Show("rename")

@@ -34,6 +34,7 @@ def _CheckWorks(place: Place, receiver: object, port: int) -> None:
     assert (place.base / "target").read_text() == "data\n"
 
 
+@pytest.mark.req("D22-X509-06", "D22-X509-07")
 @pytest.mark.parametrize("pem", [WRONG, ""], ids=["another certificate", "no certificate"])
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_a_sender_without_the_right_certificate_is_sent_away(place: Place, pem: str, version: ssl.TLSVersion) -> None:
@@ -49,6 +50,7 @@ def test_a_sender_without_the_right_certificate_is_sent_away(place: Place, pem: 
     _CheckWorks(place, receiver, port)
 
 
+@pytest.mark.req("D22-X509-06", "D22-X509-07")
 @pytest.mark.parametrize("whose", ["sender", "receiver"])
 def test_both_sides_say_that_a_certificate_was_not_accepted(place: Place, whose: str) -> None:
     """A sender that has the wrong key does not learn of it before it has begun to send (TLS 1.3)."""

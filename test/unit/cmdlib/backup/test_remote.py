@@ -68,6 +68,7 @@ def test_an_address_holds_for_one_disk(index: int, other: int, port: int, magic:
 # --- rejected -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.req("D22-X509-10", "D22-X509-12")
 def test_different_secrets_are_said_with_what_to_do() -> None:
     with pytest.raises(errors.OpPrereqError, match="the clusters have different domain secrets") as caught:
         remote.CheckHandshake(OTHER, remote.MakeHandshake(SECRET))
@@ -96,7 +97,7 @@ def test_nothing_signed_with_another_secret_is_accepted() -> None:
             check(OTHER, signed)
 
 
-@pytest.mark.req("D22-MOVE-11")
+@pytest.mark.req("D22-MOVE-11", "D22-X509-10", "D22-X509-13")
 def test_no_part_can_be_changed_on_the_way() -> None:
     for check, signed in _Parts():
         for place, value in enumerate(signed):
@@ -169,7 +170,7 @@ def test_a_certificate_that_is_not_signed_with_our_secret_is_rejected(certificat
             remote.CheckCa(SECRET, text)
 
 
-@pytest.mark.req("D22-MOVE-07")
+@pytest.mark.req("D22-MOVE-07", "D22-X509-09")
 def test_a_certificate_holds_for_its_time() -> None:
     world = World(1)
     machine = world.AddMachine("node1")
