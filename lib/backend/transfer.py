@@ -46,8 +46,8 @@ _OPTIONS = ht.TStrictDict(
 _LONGEST = 2**31 - 1
 
 _FILE_DIR_MODE = 0o750
-# Guests' files are made by these scripts, and the node daemon keeps its own from others.
-_SCRIPTS_UMASK = "umask 0022;"
+# A dump is for the node daemon only.  Scripts make files of guests.
+_FILES_UMASK, _SCRIPTS_UMASK = "umask 0077;", "umask 0022;"
 _START_SECONDS, _LOOK_SECONDS = 10.0, 0.05
 # The program gives its own programs the time to end, and then kills them.
 _END_SECONDS = 2 * programs.GRACE + 2
@@ -219,7 +219,7 @@ def _ImportEnd(instance: objects.Instance, dest: Sequence[Any]) -> _End:
     if kind == "file":
         path = _ExportedFile(args[0])
         runtime.MakeDirs(posixpath.dirname(path), _FILE_DIR_MODE)
-        return _End(suffix=f"| {_Quoted(BuildWriteFile(path))}")
+        return _End(_FILES_UMASK, f"| {_Quoted(BuildWriteFile(path))}")
     disk = wire.Disk(args[0])
     if kind == "raw":
         device = osenv.OpenDisk(disk)

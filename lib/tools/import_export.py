@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import optparse
 import posixpath
+from typing import TYPE_CHECKING
 
 from ganeti import runtime
 from ganeti.daemon import signals
@@ -16,10 +17,15 @@ from ganeti.impexpd.settings import EXPORT, Settings
 from ganeti.params import checks
 from ganeti.tools import common
 
+if TYPE_CHECKING:
+    from ganeti.runtime import protocols
+
 _USAGE = "%prog [options] STATUSFILE import|export"
 _HIGHEST_PORT = 65535
 # A look of the node daemon at the lock takes an instant.
 _LOCK_SECONDS = 5.0
+# Held until the process ends: whoever finds the lock free may count on that.
+_lock: protocols.FileLock | None = None
 
 
 def MakeParser() -> optparse.OptionParser:
@@ -121,6 +127,7 @@ def _Transfer(wanted: Settings) -> int:
     stop = signals.StopSignal()
     stop.Install()
     path = posixpath.join(posixpath.dirname(posixpath.abspath(wanted.status_file)), settings.PID_FILE)
-    with runtime.LockFile(path, timeout=_LOCK_SECONDS) as lock:
-        lock.Write(b"%d\n" % runtime.ProcessId())
-        return transfer.Make(wanted, stop, lock).Run()
+    global _lock
+    _lock = runtime.LockFile(path, timeout=_LOCK_SECONDS)
+    _lock.Write(b"%d\n" % runtime.ProcessId())
+    return transfer.Make(wanted, stop, _lock).Run()
