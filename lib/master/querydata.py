@@ -227,7 +227,7 @@ class QueryData:
             self._rpc.Start("instance_console_info", [uuid], [request], arrived, LIVE_SECONDS)
 
     def _Exports(self, plan: Plan, gathering: _Gathering) -> None:
-        nodes = list(plan.context.snapshot.nodes)
+        nodes = [node.uuid for node, _ in plan.items]
         self._Ask("export_list", nodes, [], plan.context.exports, gathering, lambda p: isinstance(p, list))
 
     def _Os(self, plan: Plan, gathering: _Gathering) -> None:

@@ -85,7 +85,8 @@ class Kind:
 
     ``items(context)`` are all items; ``name(item)`` the value of the key field; ``uuid(item)`` another name that finds it;
     ``find`` is set when items named in a request need not be among ``items`` (jobs); ``live_items`` names the live data
-    the items themselves come from (locks, exports), which their fields need not repeat.
+    the items themselves come from (locks), which their fields need not repeat.  ``rows(context, item)`` is set where an
+    item has any number of rows (exports of nodes), which come from the live data ``live_rows``.
     """
 
     def __init__(
@@ -100,6 +101,8 @@ class Kind:
         aliases: Mapping[str, str] | None = None,
         find: Callable[[Any, list[int]], list[Any]] | None = None,
         live_items: str | None = None,
+        rows: Callable[[Any, Any], list[Any]] = lambda _context, item: [item],
+        live_rows: str | None = None,
         default_fields: str = "",
     ):
         self.name = name
@@ -110,6 +113,8 @@ class Kind:
         self.by_name = by_name
         self.find = find
         self.live_items = live_items
+        self.rows = rows
+        self.live_rows = live_rows
         self.default_fields = default_fields.split()
         self.fields = {f.name: f for f in fields}
         for alias, target in (aliases or {}).items():

@@ -38,7 +38,8 @@ class Plan:
         self._wanted: list[Field | None] = [kind.fields.get(f) for f in self.fields]
         self._filter = Filter(qfilter, kind.fields)
         read = [f for f in self._wanted if f is not None] + list(self._filter.fields.values())
-        self.parts = frozenset([f.live for f in read if f.live is not None] + [p for p in [kind.live_items] if p])
+        needed = [field.live for field in read] + [kind.live_items, kind.live_rows]
+        self.parts = frozenset(part for part in needed if part is not None)
         self._names = names
         self._requested = RequestedNames(qfilter, kind.key) if kind.by_name and names is None else None
         self.items: list[Any] = [] if kind.live_items else self._Pick()
@@ -118,8 +119,9 @@ class Plan:
         getters = [_Unknown if field is None else field.getter for field in self._wanted]
         context = self.context
         for item in self.items:
-            if self._filter.Evaluate(self._Reader(item, live=True)):
-                yield [get(context, item) for get in getters]
+            for row in self.kind.rows(context, item):
+                if self._filter.Evaluate(self._Reader(row, live=True)):
+                    yield [get(context, row) for get in getters]
 
     def Result(self) -> dict[str, Any]:
         """Answer of LUXI Query and OP_QUERY."""
