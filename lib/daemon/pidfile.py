@@ -77,7 +77,7 @@ def Clear(name: str) -> None:
         raise errors.StorageError(f"{path} is a directory; move it away, then run '{pathutils.ENSURE_DIRS}'")
     holder = _Holder(path, lambda found: found.st_uid == info.st_uid)
     owner = users.UserText(info.st_uid)
-    if holder is not None and _IsProgram(holder, name):
+    if holder is not None and IsProgram(holder, name):
         logging.error(
             "Process %d of user %s is %s, too, which is to run as user %s; end that one with 'kill %d'",
             holder, owner, name, user, holder,
@@ -165,7 +165,7 @@ def Signal(name: str, pid: int, number: int) -> bool:
     user = UserOf(pid)
     if user is None and not runtime.ProcessAlive(pid):
         return False
-    if user not in OwnUsers(name) or not _IsProgram(pid, name):
+    if user not in OwnUsers(name) or not IsProgram(pid, name):
         raise errors.PidFileLockError(
             f"{pathutils.DaemonPidFile(name)} names process {pid}, which is not {name}, so it gets no signal; see what it is"
             f" with 'ps -fp {pid}', and which process holds the file with 'fuser -v {pathutils.DaemonPidFile(name)}'"
@@ -173,8 +173,8 @@ def Signal(name: str, pid: int, number: int) -> bool:
     return runtime.KillProcess(pid, number)
 
 
-def _IsProgram(pid: int, name: str) -> bool:
-    """Return whether a process executes the daemon's program, itself or by a Python."""
+def IsProgram(pid: int, name: str) -> bool:
+    """Return whether a process executes a program of ours, itself or by a Python; a name among its arguments says nothing."""
     try:
         words = runtime.ReadFile(f"/proc/{pid}/cmdline", _PROC_LIMIT).decode("utf-8", "replace").split("\0")
     except (OSError, runtime.FileTooLarge):

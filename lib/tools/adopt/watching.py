@@ -1,7 +1,7 @@
 """Whether a run of the watcher is at work on this node.
 
 Everybody can make files where its lock is, and lock those that he can open.  So the lock says that there is somebody to look for, and the
-users of the processes that have it open say whether one is the watcher: it runs as root.
+users and programs of the processes that have it open say whether one is the watcher: it runs as root.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ganeti import errors, pathutils, runtime
 from ganeti.daemon import pidfile, users
 from ganeti.utils.text import Printable, Shortened
 
+_PROGRAM = "ganeti-watcher"
 _POLL = 0.5
 _LIMIT = 1024 * 1024
 _SHOWN = 60
@@ -32,7 +33,7 @@ def AwaitFree(timeout: float) -> list[str]:
         if runtime.Monotonic() > deadline:
             raise errors.OpExecError(
                 f"Process {watchers[0]} ({_Command(watchers[0])}), which holds {pathutils.WATCHER_LOCK_FILE}, has not ended within"
-                f" {timeout:g} seconds; if it is a run of the watcher, see {pathutils.LOG_WATCHER}"
+                f" {timeout:g} seconds; {pathutils.LOG_WATCHER} shows what it does"
             )
         runtime.Sleep(_POLL)
     return []

@@ -37,9 +37,11 @@ def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextmanager
-def Holder(path: Path, uid: int) -> Iterator[int]:
-    """A process of a user that has locked the file."""
-    argv = [sys.executable, "-c", HOLD, str(path), str(uid)]
+def Holder(path: Path, uid: int, program: str = "ganeti-watcher", *arguments: str) -> Iterator[int]:
+    """A process of a user that has locked the file; ``program``: the name of the script that a Python executes."""
+    script = path.parent / program
+    script.write_text(HOLD)
+    argv = [sys.executable, "-B", str(script), str(path), str(uid), *arguments]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "locked\n"
@@ -75,6 +77,13 @@ def test_a_stranger_does_not_hide_a_run_of_the_watcher(lock: Path) -> None:
         fcntl.flock(own, fcntl.LOCK_SH)  # of this process: it does not count
         with Holder(lock, 0) as pid, pytest.raises(errors.OpExecError, match=f"Process {pid} "):
             watching.AwaitFree(0)
+
+
+@pytest.mark.parametrize("argument", ["/usr/sbin/ganeti-watcher", "ganeti-watcher", "x ganeti-watcher"])
+def test_a_program_of_root_that_only_names_the_watcher_is_a_stranger(lock: Path, argument: str) -> None:
+    with Holder(lock, 0, "look-at", argument) as pid:
+        (note,) = watching.AwaitFree(60)
+    assert f"process {pid} (" in note and f"'kill {pid}' ends it" in note and "is not the watcher" in note
 
 
 def test_what_cannot_be_locked_is_no_run_of_the_watcher(lock: Path) -> None:
