@@ -27,7 +27,9 @@ def AwaitFree(timeout: float) -> list[str]:
     deadline = runtime.Monotonic() + timeout
     while not _Lockable():
         holders = {pid: pidfile.UserOf(pid) for pid in _Holders(pathutils.WATCHER_LOCK_FILE)}
-        watchers = [pid for pid, user in holders.items() if user in (0, os.geteuid())]
+        watchers = [
+            pid for pid, user in holders.items() if user in (0, os.geteuid()) and pidfile.IsProgram(pid, _PROGRAM)
+        ]
         if not watchers:
             return [_Note(pid, user) for pid, user in holders.items()]
         if runtime.Monotonic() > deadline:
