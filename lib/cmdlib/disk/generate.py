@@ -404,8 +404,8 @@ def AdoptVolumes(lu: LogicalUnit, instance: objects.Instance, disks: Iterable[ob
 _INDEX = re.compile(r"-?\d+")
 
 
-def FindDevice(identifier: int | str, devices: Sequence[Any], kind: str) -> tuple[int, Any]:
-    """Return (index, device) of an index (-1 for the last one), a name or a uuid."""
+def FindDevice(identifier: int | str, devices: Sequence[Any], kind: str, owner: str | None) -> tuple[int, Any]:
+    """Return (index, device) of an index (-1 for the last one), a name or a uuid; ``owner``: the instance's name."""
     text = str(identifier)
     if _INDEX.fullmatch(text):
         index = int(text)
@@ -414,9 +414,14 @@ def FindDevice(identifier: int | str, devices: Sequence[Any], kind: str) -> tupl
         if 0 <= index < len(devices):
             return index, devices[index]
         raise errors.OpPrereqError(
-            f"There is no {kind} {index}: the instance has {len(devices)}, counted from 0", errors.ECODE_INVAL
+            f"There is no {kind} {index}: instance {owner} has {f'{len(devices)}, counted from 0' if devices else 'none'}",
+            errors.ECODE_INVAL,
         )
     found = [(index, device) for index, device in enumerate(devices) if text in (device.uuid, device.name)]
     if not found:
-        raise errors.OpPrereqError(f"There is no {kind} with the name or uuid '{text}'", errors.ECODE_NOENT)
+        raise errors.OpPrereqError(
+            f"Instance {owner} has no {kind} with the name or uuid '{text}'",
+            errors.ECODE_NOENT,
+            hint=f"'gnt-instance info {owner}' shows those that it has",
+        )
     return found[0]

@@ -43,7 +43,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         self._nodes = list(snapshot.AllNodes(instance))
         for uuid in self._nodes:
             CheckNodeOnline(snapshot.nodes[uuid])
-        _, self._disk = diskgen.FindDevice(self.op.disk, snapshot.InstanceDisks(instance), "disk")
+        _, self._disk = diskgen.FindDevice(self.op.disk, snapshot.InstanceDisks(instance), "disk", instance.name)
         if not disk_params.Of(self._disk).growable:
             raise errors.OpPrereqError(f"Disks of template {self._disk.dev_type} cannot be grown", errors.ECODE_INVAL)
         self._FindSize()

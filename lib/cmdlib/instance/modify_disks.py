@@ -63,10 +63,10 @@ class DiskChanges:
             elif change.operation == ATTACH:
                 self._CheckAttach(change, planned)
             elif change.operation == MODIFY:
-                _, disk = diskgen.FindDevice(change.where, planned, "disk")
+                _, disk = diskgen.FindDevice(change.where, planned, "disk", self._instance.name)
                 self._CheckModify(change, disk)
             else:
-                index, _ = diskgen.FindDevice(change.where, planned, "disk")
+                index, _ = diskgen.FindDevice(change.where, planned, "disk", self._instance.name)
                 if running and not hot:
                     raise errors.OpPrereqError(
                         f"Cannot {change.operation} a disk of a running instance without hotplugging",
@@ -249,7 +249,7 @@ class DiskChanges:
     def _TakeAway(self, change: Change, hot: Any) -> list[Entry]:
         """Remove or detach a disk."""
         lu, instance = self._lu, self._instance
-        index, disk = diskgen.FindDevice(change.where, self._disks, "disk")
+        index, disk = diskgen.FindDevice(change.where, self._disks, "disk", self._instance.name)
         hot_entries: list[Entry] = [] if hot is None else hot(HOT_REMOVE, disk, index, None)
         ShutdownDisks(lu, instance, [disk])
         if change.operation == DETACH:
@@ -289,7 +289,7 @@ class DiskChanges:
         return new_id
 
     def _Modify(self, change: Change) -> list[Entry]:
-        index, disk = diskgen.FindDevice(change.where, self._disks, "disk")
+        index, disk = diskgen.FindDevice(change.where, self._disks, "disk", self._instance.name)
         entries: list[Entry] = []
         changes: dict[str, Any] = {}
         if "mode" in change.values:

@@ -34,6 +34,7 @@ class NicPlan:
 
     def __init__(self, lu: LogicalUnit, instance: objects.Instance, pnode_uuid: str):
         self._lu = lu
+        self._owner = instance.name
         self._pnode = pnode_uuid
         self.nics = list(instance.nics)
         self.entries: list[tuple[str, Any]] = []
@@ -76,7 +77,7 @@ class NicPlan:
         self._Hot(HOT_ADD, nic, index)
 
     def _Remove(self, change: Change) -> None:
-        index, nic = FindDevice(change.where, self.nics, "NIC")
+        index, nic = FindDevice(change.where, self.nics, "NIC", self._owner)
         del self.nics[index]
         if nic.network and nic.ip:
             self._lu.cfg.ReleaseIp(nic.network, nic.ip, self._lu.ec_id)
@@ -84,7 +85,7 @@ class NicPlan:
         self._Hot(HOT_REMOVE, nic, index)
 
     def _Modify(self, change: Change) -> None:
-        index, old = FindDevice(change.where, self.nics, "NIC")
+        index, old = FindDevice(change.where, self.nics, "NIC", self._owner)
         new = _NicChange(self._lu, old, change.values, self._pnode).new
         filled = params.FillNIC(self._lu.snapshot, new)
         self._CheckBridge(filled)

@@ -249,8 +249,8 @@ def test_nics_come_change_and_go(stopped: Master) -> None:
     ("match", "code", "nics"),
     [
         ("Missing bridges br7", errors.ECODE_ENVIRON, [["add", -1, {"link": "br7"}]]),
-        ("There is no NIC 4", errors.ECODE_INVAL, [["modify", 4, {}]]),
-        ("no NIC with the name or uuid 'x'", errors.ECODE_NOENT, [["remove", "x", {}]]),
+        ("There is no NIC 4: instance web.example.org has 1, counted from 0", errors.ECODE_INVAL, [["modify", 4, {}]]),
+        ("Instance web.example.org has no NIC with the name or uuid 'x'", errors.ECODE_NOENT, [["remove", "x", {}]]),
         ("Cannot add a NIC at index 3", errors.ECODE_INVAL, [["add", 3, {}]]),
         ("takes no parameters", errors.ECODE_INVAL, [["remove", 0, {"ip": "none"}]]),
         ("'auto' is not a valid MAC", errors.ECODE_INVAL, [["modify", 0, {"mac": "auto"}]]),
@@ -352,7 +352,11 @@ def test_disks_come_change_and_go(filed: Master) -> None:
         ("Missing size", errors.ECODE_INVAL, [["add", -1, {}]]),
         ("use grow-disk", errors.ECODE_INVAL, [["modify", 0, {"size": 5}]]),
         ("Only mode and name", errors.ECODE_INVAL, [["modify", 0, {"vg": "x"}]]),
-        ("There is no disk 3", errors.ECODE_INVAL, [["remove", 3, {}]]),
+        (
+            "There is no disk 3: instance web.example.org has 1, counted from 0",
+            errors.ECODE_INVAL,
+            [["remove", 3, {}]],
+        ),
         ("too many disks", errors.ECODE_STATE, [["add", -1, {"size": 1024}]] * 16),
         ("cannot be adopted", errors.ECODE_INVAL, [["add", -1, {"adopt": "x"}]]),
         ("violates the policy.*disk-size/1", errors.ECODE_INVAL, [["add", -1, {"size": 8}]]),
