@@ -83,6 +83,24 @@ def test_a_delay_on_every_node_and_back(shared: RealCluster) -> None:
         assert client.QueryJobs([failed], ["opresult"])[0][0][0][0] == "OpPrereqError"
 
 
+def test_exports_are_listed_and_removed(shared: RealCluster) -> None:
+    for node in shared.nodes[1:]:
+        node.Write("/srv/ganeti/export/gone.example.com/config.ini", "[export]\nversion = 0\n", 0o600)
+    names = [node.name for node in shared.nodes]
+    with shared[0].Client() as client:
+        assert client.QueryExports([]) == [[names[1], "gone.example.com"], [names[2], "gone.example.com"]]
+        removal = {"OP_ID": "OP_BACKUP_REMOVE", "instance_name": "gone.example.com", "reason": []}
+        job_id = client.SubmitJob([removal])
+        status, log = FollowJob(client, job_id)
+        assert (status, [entry[3] for entry in log]) == (
+            "success",
+            [f"Removed export gone.example.com from node {name}" for name in names[1:]],
+        )
+        assert client.QueryJobs([job_id], ["summary", "opresult"]) == [[["BACKUP_REMOVE(gone.example.com)"], [None]]]
+        assert client.QueryExports([]) == []
+        assert FollowJob(client, client.SubmitJob([removal]))[0] == "error"
+
+
 def test_the_small_queries(shared: RealCluster) -> None:
     with shared[0].Client() as client:
         info = client.QueryClusterInfo()

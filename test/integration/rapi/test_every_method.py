@@ -116,7 +116,7 @@ STORY = [
     Step("POST", f"{WEB}/recreate-disks", None, "OpExecError"),
     Step("POST", f"{WEB}/disk/0/grow", {"amount": 16, "ignore_ipolicy": True}),
     Step("POST", f"{WEB}/replace-disks", {"mode": "replace_auto"}, "OpPrereqError"),
-    Step("PUT", f"{WEB}/prepare-export?mode=local", ends=UNSUPPORTED),
+    Step("PUT", f"{WEB}/prepare-export?mode=local"),
     Step("PUT", f"{WEB}/export", {"destination": OTHER}, UNSUPPORTED),
     Step("PUT", f"{WEB}/startup"),
     Step("PUT", f"{WEB}/shutdown", {"timeout": 1}),
