@@ -28,6 +28,7 @@ def test_what_is_written_is_read_back(sections: inifile.Sections) -> None:
 
 
 @given(_SECTIONS)
+@example({"os": {"name": "1", "Name": "2"}})
 def test_other_readers_accept_it(sections: inifile.Sections) -> None:
     """3.1 reads it with configparser, which rejects a whole file for one line."""
     parser = configparser.ConfigParser()
@@ -44,6 +45,7 @@ def test_other_readers_see_plain_values() -> None:
 
 
 @given(st.text(st.sampled_from("ab=:#;[] \t\n\r"), max_size=60))
+@example("[a]\n  a = 1\n  b = 2\n   c\n")
 def test_every_file_is_read_as_configparser_reads_it(text: str) -> None:
     """As far as both accept it; ours does not expand anything, and tells upper and lower case apart."""
     parser = configparser.ConfigParser(interpolation=None, default_section="\0")
