@@ -160,7 +160,10 @@ def File(path: Path) -> tuple[str, Any]:
 
 @pytest.fixture
 def pair(tmp_path: Path, addresses: Lease) -> Iterator[Pair]:
-    yield Pair(tmp_path, addresses)
+    made = Pair(tmp_path, addresses)
+    before = os.umask(0o077)  # as the node daemon's
+    yield made
+    os.umask(before)
     watch = Watch(os.environ[RUN_VARIABLE], alone=False)
     watch.WaitUntilGone(3)
     left = watch.Processes()
@@ -395,11 +398,12 @@ def test_names_with_anything_in_them_are_words_to_the_shell(pair: Pair) -> None:
 
 def test_what_is_known_of_transfers(pair: Pair) -> None:
     name = pair.target.Import(Raw(pair.target.disk))
+    port = pair.target.Port(name)
     assert name.startswith("import-disk0-2") and stat.S_IMODE(pair.target.Directory(name).stat().st_mode) == 0o700
     unknown = [name + "x", "../etc", "", "import-" + "x" * 300, "status"]
     found = pair.target.Call("impexp_status", [unknown[0], name, *unknown[1:]])
     assert [status is not None for status in found] == [False, True, False, False, False, False]
-    assert found[1]["listen_port"] > 0 and found[1]["connected"] is False and found[1]["exit_status"] is None
+    assert found[1]["listen_port"] == port and found[1]["connected"] is False and found[1]["exit_status"] is None
     pair.target.Call("impexp_cleanup", name)
     assert pair.target.Call("impexp_status", [name]) == [None]
     for procedure in ("impexp_abort", "impexp_cleanup"):

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import select
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509 as crypto
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from support.transfers import MAGIC, Place, Wait
+from support.transfers import MAGIC, Pem, Place, Wait
 
-from ganeti.impexpd import welcome
+from ganeti import x509
+from ganeti.impexpd import channel, settings, welcome
 
 WRONG = "another-cluster"
 
@@ -113,30 +116,76 @@ def test_once_the_right_one_has_come_nobody_else_can(place: Place) -> None:
     assert receiver.Code() == 0
 
 
-def test_a_certificate_need_not_be_that_of_an_authority(place: Place) -> None:
-    """Those of transfers are self-signed, each side knows the other's, and older ones do not say that they may sign."""
+def _NoAuthority(place: Place, name: str) -> str:
+    """A self-signed certificate that says of itself that it must not sign."""
+    key = rsa.generate_private_key(65537, 2048)
+    subject = crypto.Name([crypto.NameAttribute(crypto.NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    certificate = (
+        crypto.CertificateBuilder(subject, subject, key.public_key(), 1, now, now + timedelta(hours=1))
+        .add_extension(crypto.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    path = place.base / f"{name}.pem"
+    path.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+        + certificate.public_bytes(serialization.Encoding.PEM)
+    )
+    return str(path)
 
-    pems = []
-    for name in ("one", "two"):
-        key = rsa.generate_private_key(65537, 2048)
-        subject = crypto.Name([crypto.NameAttribute(crypto.NameOID.COMMON_NAME, name)])
-        now = datetime.now(UTC)
-        certificate = (
-            crypto.CertificateBuilder(subject, subject, key.public_key(), 1, now, now + timedelta(hours=1))
-            .add_extension(crypto.BasicConstraints(ca=False, path_length=None), critical=True)
-            .sign(key, hashes.SHA256())
-        )
-        path = place.base / f"{name}.pem"
-        form = serialization.PrivateFormat.TraditionalOpenSSL
-        path.write_bytes(
-            key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-            + certificate.public_bytes(serialization.Encoding.PEM)
-        )
-        pems.append(str(path))
+
+def _OfAnother(place: Place, name: str) -> str:
+    """A certificate that an authority has signed which the other side does not know."""
+    path = place.base / f"{name}.pem"
+    path.write_text(x509.MakeClientPem(Pem(name), name))
+    return str(path)
+
+
+@pytest.mark.parametrize("make", [_NoAuthority, _OfAnother])
+def test_a_certificate_need_not_be_that_of_an_authority(place: Place, make: Callable[[Place, str], str]) -> None:
+    """It is enough that each side knows the other's."""
+    pems = [make(place, name) for name in ("one", "two")]
     one, two = ({"key_file": own, "cert_file": own, "ca_file": other} for own, other in (pems, pems[::-1]))
     receiver = place.Import(suffix=f"> {place.base}/target", **one).Start()
     sender = place.Export(receiver.Port(), prefix="echo data |", **two).Start()
     assert (sender.Code(), receiver.Code()) == (0, 0)
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_sender_learns_why_even_if_its_data_comes_too_late(place: Place, writes: bool) -> None:
+    """The other side may be gone when the sender looks; what it said on leaving is still there."""
+    stranger = place.WritePem(WRONG)
+    mine = settings.Settings("export", "", key_file=stranger, cert_file=stranger, ca_file=place.pem)
+    sock = socket.create_connection((place.address, place.Import().Start().Port()))
+    client = channel.Channel(sock, channel.MakeContext(mine), False, "there")
+    Wait(client.Handshake)
+    Wait(lambda: select.select([client], [], [], 0)[0])
+    with pytest.raises(channel.Refused, match="there does not accept the certificate of this side"):
+        while writes:
+            client.Write(memoryview(b"x" * 100000))
+        client.Read()
+    client.Close()
+
+
+def test_a_connection_that_is_refused_is_not_cut_off(place: Place) -> None:
+    """A socket that is closed while it holds unread data is reset, and in a network that could overtake the reason."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = place.Context(False, place.WritePem(WRONG)).wrap_bio(incoming, outgoing)
+    with _Stranger(place, place.Import().Start().Port()) as sock:
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                sock.sendall(outgoing.read())
+                incoming.write(sock.recv(65536))
+        tls.write(b"x" * 100000)
+        sock.sendall(outgoing.read())  # the end of the handshake, and data
+        while data := sock.recv(65536):
+            incoming.write(data)
+        with pytest.raises(ssl.SSLError, match="alert"):
+            tls.read()
 
 
 @pytest.mark.parametrize("which", ["key_file", "cert_file", "ca_file"])

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from support.transfers import MAGIC, Place, ReceiveAll, Wait
 
+from ganeti.impexpd.channel import Channel
+
 # Longer than any buffer on the way, and nothing that compresses well.
 CONTENT = bytes(i * i % 251 for i in range(3_000_001))
 MARK = b"M=" + MAGIC.encode()
@@ -164,6 +166,15 @@ def test_a_receiver_that_leaves_ends_the_sender_at_once(
             assert peer.recv(len(MARK)) == MARK
             act(peer)
             assert words in sender.Error()
+
+
+def test_silence_ends_a_connection_but_not_a_reader_that_is_slow(place: Place) -> None:
+    """A limit for what was sent and is not confirmed would count while a receiver's disk is slow."""
+    with place.Listen() as listener, socket.create_connection(listener.getsockname()) as sock:
+        Channel(sock, place.Context(False), False, "peer")
+        names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
+        assert [sock.getsockopt(socket.IPPROTO_TCP, name) for name in names] == [60, 10, 5, 0]
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
 needs_socat = pytest.mark.skipif(shutil.which("socat") is None, reason="socat is not installed")
