@@ -10,7 +10,7 @@ import pytest
 from support.dying import Killed
 from support.heads import Server
 from support.master import Master
-from support.simnode import FILE_FOLDER
+from support.simnode import FILE_FOLDER, SHARED_FOLDER
 from unit.cmdlib.backup.test_export import CONTENT, Exporting
 from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
 
@@ -37,10 +37,15 @@ def filed(make: Callable[..., Master]) -> Master:
 
     def change(root: objects.Snapshot) -> objects.Snapshot:
         root = _WithImage(root)
-        templates = ["file"]
+        templates = ["file", "sharedfile"]
         policy = {**root.cluster.ipolicy, "disk-templates": templates}
         return root.Replace(
-            cluster=root.cluster.Replace(enabled_disk_templates=templates, ipolicy=policy, volume_group_name=None)
+            cluster=root.cluster.Replace(
+                enabled_disk_templates=templates,
+                ipolicy=policy,
+                volume_group_name=None,
+                shared_file_storage_dir=SHARED_FOLDER,
+            )
         )
 
     return make(3, lvm=True, change=change, prepare=_PutImage)
@@ -147,19 +152,38 @@ def test_a_helper_that_shuts_its_guest_down_has_ended(three: Master) -> None:
     assert len(scene.given) == 1 and scene.Runs() and scene.Contents(1) == CONTENT
 
 
-def test_a_node_that_is_silent_for_a_while(three: Master) -> None:
+@pytest.mark.parametrize("first", [0, 1], ids=["from the start", "when it was seen"])
+def test_a_node_that_is_silent_for_a_while(three: Master, first: int) -> None:
+    """The helper has not ended because nobody says that it runs."""
     scene = Zeroing(three)
-    silent, look = [0], three[0].before
+    asked, look = [0], three[0].before
 
     def fail(name: str, args: Any) -> None:
-        if name == "instance_info" and scene.given and silent[0] < 5:
-            silent[0] += 1
-            raise errors.RpcCallError("busy")
+        if name == "instance_info" and scene.given:
+            asked[0] += 1
+            if first < asked[0] <= first + 5:
+                raise errors.RpcCallError("busy")
         look(name, args)
 
     three[0].before = fail
     scene.Export()
-    assert silent == [5] and scene.Contents(1) == CONTENT
+    assert asked[0] > first + 5 and scene.Contents(1) == CONTENT
+
+
+def test_the_helper_is_booted_whatever_the_guest_boots_from(three: Master) -> None:
+    scene = Zeroing(three)
+    three.cfg.Update(scene.web.Replace(hvparams={**scene.web.hvparams, "boot_order": "network"}))
+    scene.Export()
+    [given] = scene.given
+    assert given["hvparams"]["boot_order"] == "disk"
+    assert three[0].arguments["instance_start"][0]["hvparams"]["boot_order"] == "network", "the guest, afterwards"
+
+
+def test_the_directory_of_the_helpers_file_goes_with_it(filed: Master) -> None:
+    scene = Zeroing(filed, "sharedfile")
+    assert WEB not in filed[0].Names(FILE_FOLDER)
+    scene.Export()
+    assert len(scene.given) == 1 and WEB not in filed[0].Names(FILE_FOLDER)
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------------
