@@ -110,7 +110,8 @@ def Questions(
     }
     if not tops:
         return {}
-    wanted: dict[str, set[str]] = {node.name: set(_OwnTops(snapshot)) for node in members if node.vm_capable}
+    own = _OwnTops(snapshot)
+    wanted: dict[str, set[str]] = {node.name: set(own) for node in members if node.vm_capable}
     for inst in instances:
         # A conversion makes the new files where none of the disks is yet.
         folders = {posixpath.join(top, str(inst.name)) for top in tops}
@@ -133,9 +134,10 @@ def FormerHomes(
 ) -> dict[str, list[str]]:
     """Return {node uuid: directories there of instances that have another primary node}; what is in them was not asked yet."""
     found: dict[str, list[str]] = {}
+    own = _OwnTops(snapshot)
     for node in members:
         listed = _Listed(answers.get(node.uuid))
-        for top in _OwnTops(snapshot) & listed.keys():
+        for top in sorted(own & listed.keys()):
             there = [snapshot.InstanceByName(name) for name in listed[top]]
             folders = [
                 posixpath.join(top, str(inst.name))

@@ -445,8 +445,12 @@ def test_a_shutdown_that_fails_although_the_guest_has_ended(three: Master) -> No
 
 
 @pytest.mark.parametrize("template", ["plain", "file"])
-def test_what_is_left_on_the_source_is_named_with_its_commands(three: Master, template: str) -> None:
+@pytest.mark.parametrize("groups", [1, 2])
+def test_what_is_left_on_the_source_is_named_with_its_commands(three: Master, template: str, groups: int) -> None:
     moving = Moving(three, template)
+    if groups == 2:
+        three.Run(opcodes.OpGroupAdd(group_name="other"))
+        three.Run(opcodes.OpGroupAssignNodes(group_name="other", nodes=["node2"]))
     names = [RemovalByHand(disk, three.nodes[0]) for disk in moving.disks]
     three[0].faults["blockdev_remove"] = "it is busy"
     three.Run(_Move())
