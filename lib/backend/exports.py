@@ -154,11 +154,18 @@ def ExportInfo(path: str) -> str:
 
 def _ReadDescription(file_name: str) -> str:
     try:
-        return runtime.ReadText(file_name, exported.LIMIT)
+        return _ReadRegular(file_name)
     except FileNotFoundError:
         # Perhaps a new export was just taking the place of the one before.
         with _Locked():
-            return runtime.ReadText(file_name, exported.LIMIT)
+            return _ReadRegular(file_name)
+
+
+def _ReadRegular(file_name: str) -> str:
+    """Return the text of a file; not of a pipe, which nobody may ever write to."""
+    if not stat.S_ISREG(runtime.Stat(file_name).st_mode):
+        raise errors.RpcCallError(f"{file_name} is not a regular file")
+    return runtime.ReadText(file_name, exported.LIMIT)
 
 
 # --- removing -----------------------------------------------------------------------------------------------------------
@@ -173,7 +180,7 @@ def RemoveExport(export: str) -> None:
         places = [_Path(_REPLACED + export), *_Unfinished(export), _Path(export)]
         found = [path for path in places if _IsThere(path)]
         if not found:
-            raise errors.RpcCallError(f"There is no export {export} in {pathutils.EXPORT_DIR}")
+            raise errors.RpcCallError(f"{exported.NO_EXPORT} {export} in {pathutils.EXPORT_DIR}")
         for path in found:
             _Remove(path)
 
@@ -182,8 +189,8 @@ def _Unfinished(name: str) -> list[str]:
     """Return where an unfinished export of the instance is; nothing if that is the complete export of instance NAME.new."""
     path = _Path(name + exported.UNFINISHED)
     try:
-        owner = exported.Parse(runtime.ReadText(posixpath.join(path, exported.FILE_NAME), exported.LIMIT)).name
-    except (OSError, ValueError, errors.ParseError):
+        owner = exported.Parse(_ReadRegular(posixpath.join(path, exported.FILE_NAME))).name
+    except (OSError, ValueError, errors.GenericError):
         return [path]
     return [] if owner == name + exported.UNFINISHED else [path]
 

@@ -104,16 +104,12 @@ def Abort(name: str) -> None:
 def Cleanup(name: str) -> None:
     """impexp_cleanup: end a transfer and forget it; may be repeated."""
     directory = _Directory(name)
-    holder = _Holder(directory)
-    _Ask(holder)
-    if not _WaitEnd(directory, _END_SECONDS):
-        for process in procfs.InSession(holder or 0):
-            runtime.KillProcess(process, signal.SIGKILL)
-        if not _WaitEnd(directory, _KILL_SECONDS):
-            raise errors.RpcCallError(
-                f"Transfer {name} does not end, not even when its processes are killed (session {holder}): they wait for"
-                f" storage or another machine; 'ps -o pid,stat,wchan,args -s {holder}' shows for what"
-            )
+    if not _WaitEnd(directory, _END_SECONDS, signal.SIGTERM) and not _WaitEnd(directory, _KILL_SECONDS, signal.SIGKILL):
+        holder = _Holder(directory) or _UNKNOWN
+        raise errors.RpcCallError(
+            f"Transfer {name} does not end, not even when its processes are killed (session {holder}): they wait for"
+            f" storage or another machine; 'ps -o pid,stat,wchan,args -s {holder}' shows for what"
+        )
     runtime.RemoveTree(directory)
 
 
@@ -219,12 +215,19 @@ def _ImportEnd(instance: objects.Instance, dest: Sequence[Any]) -> _End:
     if kind == "file":
         path = _ExportedFile(args[0])
         runtime.MakeDirs(posixpath.dirname(path), _FILE_DIR_MODE)
+        # What a transfer that was given up still writes goes to a file without a name.
+        runtime.RemoveFile(path)
         return _End(_FILES_UMASK, f"| {_Quoted(BuildWriteFile(path))}")
     disk = wire.Disk(args[0])
     if kind == "raw":
         device = osenv.OpenDisk(disk)
-        return _End(suffix=f"| {_PastCache(device.ImportCommand())}", expected_size=_Mebibytes(device.Dimensions()[0]))
+        size = _Mebibytes(device.Dimensions()[0])
+        # A file would grow with whatever comes.
+        return _End(suffix=f"| {_PastCache([*device.ImportCommand(), f'count={size}'])}", expected_size=size)
     fragment, env = osrun.TransferCommand(osdef.IMPORT, instance, disk, args[1])
+    if target := env.get("IMPORT_DEVICE"):
+        # The sender's disk may be removed as soon as this has ended.
+        fragment = f"{{ {fragment} && sync {runtime.ShellQuote(target)}; }}"
     return _End(_SCRIPTS_UMASK, f"| {fragment}", env)
 
 
@@ -232,7 +235,7 @@ def _ExportEnd(instance: objects.Instance, source: Sequence[Any]) -> _End:
     kind, args = _Checked(source)
     if kind == "file":
         path = _ExportedFile(args[0])
-        return _End(suffix=f"< {runtime.ShellQuote(path)}", expected_size=_Mebibytes(_SizeOfFile(path)))
+        return _End(f"{_Quoted(BuildReadFile(path))} |", expected_size=_Mebibytes(_SizeOfFile(path)))
     disk = wire.Disk(args[0])
     if kind == "raw":
         device = tree.FindOrFail(disk)
@@ -286,9 +289,14 @@ def _Mebibytes(size: int) -> int:
     return -(-size // base.BLOCK_BYTES)
 
 
+def BuildReadFile(path: str) -> list[str]:
+    """Return the command that copies a file to standard output; not what a link leads to that has taken its place."""
+    return ["dd", f"if={path}", f"bs={base.BLOCK_BYTES}", "iflag=nofollow", "status=none"]
+
+
 def BuildWriteFile(path: str) -> list[str]:
     """Return the command that makes a file of what it reads; when it succeeds, the content is on stable storage."""
-    return ["dd", f"of={path}", f"bs={base.BLOCK_BYTES}", "oflag=nofollow", "conv=fsync", "status=none"]
+    return ["dd", f"of={path}", f"bs={base.BLOCK_BYTES}", "oflag=nofollow", "conv=fsync,excl", "status=none"]
 
 
 def _PastCache(argv: Sequence[str]) -> str:
@@ -358,17 +366,22 @@ def _Holder(directory: str) -> int | None:
     return None
 
 
-def _Ask(holder: int | None) -> None:
-    """Ask the program to end, or what it has left behind."""
+def _Ask(holder: int | None, number: int = signal.SIGTERM) -> None:
+    """Ask the program to end, or what it has left behind; SIGKILL goes to all of its session."""
     if holder is None or holder == _UNKNOWN:
         return
-    for process in [holder] if runtime.ProcessAlive(holder) else procfs.InSession(holder):
-        runtime.KillProcess(process, signal.SIGTERM)
+    alone = number == signal.SIGTERM and runtime.ProcessAlive(holder)
+    for process in [holder] if alone else procfs.InSession(holder):
+        runtime.KillProcess(process, number)
 
 
-def _WaitEnd(directory: str, seconds: float) -> bool:
-    deadline = runtime.Monotonic() + seconds
-    while _Holder(directory) is not None:
+def _WaitEnd(directory: str, seconds: float, number: int) -> bool:
+    """Send a signal once it is known to whom, and wait until nothing of the transfer runs; False if the time is over."""
+    deadline, asked = runtime.Monotonic() + seconds, False
+    while (holder := _Holder(directory)) is not None:
+        if not asked and holder != _UNKNOWN:
+            _Ask(holder, number)
+            asked = True
         if runtime.Monotonic() >= deadline:
             return False
         runtime.Sleep(_LOOK_SECONDS)

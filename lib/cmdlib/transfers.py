@@ -25,17 +25,20 @@ if TYPE_CHECKING:
 End = tuple[str, Any]
 
 NO_COMPRESSION = "none"
+_CANCELLED = "cancelled, as another disk failed"
 _MAGIC_VERSION = 0
 
 # Seconds in which a program must report, then listen; a busy node is slow in starting Python.
 _READY_SECONDS = 60.0
-# Seconds in which a program inside this cluster must be connected; the program itself gives up after that.
+# Seconds in which a receiver inside this cluster waits for its sender.
 _CONNECT_SECONDS = 60
 # Seconds in which a node may fail to answer while its program goes on.
 _SILENCE_SECONDS = 60.0
 # Seconds in which one end must notice that the other one has failed; TCP takes as long where a machine is gone.
 _LINGER_SECONDS = 120.0
 _REPORT_SECONDS = 60.0
+# A transfer that is connected may take as long as it wants, as scripts do; that nothing moves is said.
+_STALL_SECONDS = 600.0
 # The pause between two looks grows with the time that the transfer has taken.
 _MIN_PAUSE, _MAX_PAUSE, _PAUSE_SHARE = 0.2, 5.0, 0.1
 
@@ -223,11 +226,12 @@ class _Program:
         self._node_name = lu.snapshot.NodeName(node_uuid)
         self._connect_seconds = connect_seconds
         self.connected = False
-        self._started = self._heard = self._reported = runtime.Monotonic()
+        self._started = self._answered = self._reported = self._moved = runtime.Monotonic()
+        self._amount: Any = None
 
     def Start(self, feedback: Feedback) -> None:
         result = self._Begin()
-        self._started = self._heard = self._reported = runtime.Monotonic()
+        self._started = self._answered = self._reported = runtime.Monotonic()
         if result.fail_msg:
             self.Fail(f"{self.doing} of {self.component} on node {self._node_name} did not begin: {result.fail_msg}")
         else:
@@ -247,9 +251,9 @@ class _Program:
         now = runtime.Monotonic()
         if status is None or not status:
             if now - self._started > _READY_SECONDS:
-                self._Give("does not report what it does")
+                self._Fail("does not report what it does")
             return
-        self._heard = now
+        self._answered = now
         came = bool(status.get("connected")) and not self.connected
         self.connected = self.connected or came
         if status.get("exit_status") is not None:
@@ -257,7 +261,7 @@ class _Program:
             return
         if self.deadline is not None and now > self.deadline:
             self.aborted = True
-            self._Give("does not end although the other end has failed")
+            self._Fail("does not end although the other end has failed")
             return
         self._Listening(status, feedback)
         if came:
@@ -265,15 +269,27 @@ class _Program:
             self._Connected(feedback)
         if self.connected:
             self._Report(status, now, feedback)
+            self._Stalled(status, now, feedback)
         elif now - self._started > self._connect_seconds + _READY_SECONDS:
-            self._Give(f"was not connected within {self._connect_seconds:.0f} seconds")
+            self._Fail(f"was not connected within {self._connect_seconds:.0f} seconds")
 
-    def Silent(self, reason: str) -> None:
+    def _Stalled(self, status: Mapping[str, Any], now: float, feedback: Feedback) -> None:
+        """Say so when nothing has moved for long."""
+        if status.get("progress_mbytes") != self._amount:
+            self._amount, self._moved = status.get("progress_mbytes"), now
+        elif now - self._moved > _STALL_SECONDS:
+            self._moved = now
+            feedback(
+                f"  {self.component}: nothing has moved on node {self._node_name} for {_STALL_SECONDS / 60:.0f} minutes;"
+                " the log of its operating system's script may say why"
+            )
+
+    def NodeSilent(self, reason: str) -> None:
         """Take note that the node does not answer."""
-        if runtime.Monotonic() - self._heard > _SILENCE_SECONDS:
-            self._Give(f"is not heard of any longer: {reason}")
+        if runtime.Monotonic() - self._answered > _SILENCE_SECONDS:
+            self._Fail(f"is given up: its node does not answer ({reason})")
 
-    def _Give(self, why: str) -> None:
+    def _Fail(self, why: str) -> None:
         self.Fail(f"{self.doing} of {self.component} on node {self._node_name} {why}")
 
     def _End(self, status: Mapping[str, Any]) -> None:
@@ -284,16 +300,16 @@ class _Program:
         why = status.get("error_message") or f"exit code {status['exit_status']}"
         output = [line for line in status.get("recent_output") or () if line not in str(why)]
         shown = f" ({'; '.join(map(str, output[-3:]))})" if output else ""
-        self._Give(f"failed: {why}{shown}")
+        self._Fail(f"failed: {why}{shown}")
 
     def _Listening(self, status: Mapping[str, Any], feedback: Feedback) -> None:
-        """Only who receives listens."""
+        """Note where it listens; only receivers do."""
 
     def _Connected(self, feedback: Feedback) -> None:
-        """Only one end need say so."""
+        """Say so; one end is enough."""
 
     def _Report(self, status: Mapping[str, Any], now: float, feedback: Feedback) -> None:
-        """Only one end need say how far it is."""
+        """Say how far it is; one end is enough."""
 
 
 class _Receiver(_Program):
@@ -360,7 +376,7 @@ def Progress(status: Mapping[str, Any]) -> str:
     words = [f"{status.get('progress_mbytes') or 0:.0f} MiB sent"]
     if status.get("progress_percent") is not None:
         words.append(f"{status['progress_percent']:.0f}%")
-    if status.get("progress_throughput"):
+    if status.get("progress_throughput") is not None:
         words.append(f"{status['progress_throughput']:.1f} MiB/s")
     if status.get("progress_eta") is not None:
         words.append(f"{status['progress_eta']:.0f} s left")
@@ -396,8 +412,8 @@ class _Pair:
 
     def Error(self) -> str | None:
         failed = [program for program in (self._sender, self._receiver) if program is not None and program.error]
-        first = [program for program in failed if not program.aborted] or failed
-        return "; ".join(str(program.error) for program in first) or None
+        first = [str(program.error) for program in failed if not program.aborted]
+        return "; ".join(first) or (_CANCELLED if failed else None)
 
 
 # --- all together -------------------------------------------------------------------------------------------------------
@@ -433,10 +449,12 @@ class _Run:
             while self._waiting:
                 program = self._waiting.pop(0)
                 self._programs.append(program)
-                program.Start(self._feedback)
+                if not program.ended:
+                    program.Start(self._feedback)
             if all(program.ended for program in self._programs):
                 return
             self._LookAround()
+            self._EndOthers()
             if not self._waiting:
                 share = (runtime.Monotonic() - begun) * _PAUSE_SHARE
                 runtime.Sleep(min(_MAX_PAUSE, max(_MIN_PAUSE, share)))
@@ -451,14 +469,29 @@ class _Run:
             result = self._lu.rpc.call_impexp_status(node_uuid, [program.name or "" for program in programs])
             for index, program in enumerate(programs):
                 if result.fail_msg:
-                    program.Silent(result.fail_msg)
+                    program.NodeSilent(result.fail_msg)
                 elif index < len(result.payload):
                     program.Look(result.payload[index], self._feedback)
+
+    def _EndOthers(self) -> None:
+        """Once a disk has failed, the others' data is of no use: end what sends or takes it."""
+        failed = {program.component for program in self._programs if program.error is not None}
+        if not failed:
+            return
+        for program in [*self._programs, *self._waiting]:
+            if program.component in failed or program.ended or program.aborted:
+                continue
+            program.aborted = True
+            if program.name is None:
+                program.Fail(_CANCELLED)
+            else:
+                program.deadline = runtime.Monotonic() + _LINGER_SECONDS
+                self._lu.rpc.call_impexp_abort(program.node_uuid, program.name)
 
     def CleanUp(self) -> None:
         """End what still runs on the nodes and remove what they keep of it."""
         for program in [*self._programs, *self._waiting]:
-            program.Fail(f"{program.doing} of {program.component} was given up")
+            program.Fail(f"{program.doing} of {program.component} was cancelled")
             if program.name is None:
                 continue
             result = self._lu.rpc.call_impexp_cleanup(program.node_uuid, program.name)

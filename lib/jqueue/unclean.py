@@ -31,6 +31,14 @@ _INSTANCE: dict[str, Callable[[str], str]] = {
     "OP_INSTANCE_REMOVE": lambda name: (
         f"if 'gnt-instance info {name}' still shows it, use 'gnt-instance remove --ignore-failures {name}'"
     ),
+    "OP_INSTANCE_MOVE": lambda name: (
+        f"'gnt-instance info {name}' shows on which node it is, 'gnt-cluster verify' what was left on the other one; remove that,"
+        " then repeat the command if need be"
+    ),
+    "OP_BACKUP_EXPORT": lambda name: (
+        f"if it is down, use 'gnt-instance startup {name}', after a move to another cluster only if it does not run there;"
+        f" 'gnt-backup remove {name}.new' removes what has arrived; then repeat the command"
+    ),
     "OP_INSTANCE_GROW_DISK": lambda name: (
         f"'gnt-instance grow-disk --absolute {name} DISK SIZE', with the size that the disk was to have, adds what is missing;"
         f" or 'gnt-cluster repair-disk-sizes {name}' records the sizes that its disks have"

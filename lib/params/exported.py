@@ -20,6 +20,7 @@ FILE_NAME = "config.ini"
 UNFINISHED = ".new"
 # Part of what a node says that has no exports because there never was one.
 NO_DIRECTORY = "has no directory of exports"
+NO_EXPORT = "There is no export"
 # Bytes of a whole file.
 LIMIT = 1024 * 1024
 

@@ -29,6 +29,11 @@ ALL_NAMES = tuple(sorted({name for table in TABLES.values() for name in table}))
 # Settable on the cluster only, whatever the hypervisor.
 GLOBALS = frozenset(name for table in TABLES.values() for name, param in table.items() if param.is_global)
 
+# What names something of the node that runs the guest, or decides with which rights that is done.
+OF_NODE = frozenset(
+    name for table in TABLES.values() for name, param in table.items() if param.check is not None and param.check.node
+) | {"kvm_extra", "security_domain", "security_model", "usb_devices", "use_chroot"}
+
 _CROSS_CHECKS: dict[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
     constants.HT_KVM: hv_kvm.CrossProblems,
     constants.HT_XEN_PVM: hv_others.PvmCrossProblems,

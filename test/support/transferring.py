@@ -29,6 +29,7 @@ class _Program:
     port: int | None = None
     peer: _Program | None = None
     looks: int = 0
+    sends: bool = False
     ended: int | None = None
     error: str | None = None
 
@@ -75,9 +76,13 @@ class Transfers:
         return self._Add(_Program(node, component, _Path(dest), opts, _FIRST_PORT + self._count), "import")
 
     def _Send(self, node: SimNode, opts: Any, host: str, port: int, _instance: Any, component: str, source: Any) -> str:
-        [peer] = [one for one in self.programs.values() if one.port == port and host == one.node.secondary_address]
-        assert (opts["magic"], opts["compress"]) == (peer.options["magic"], peer.options["compress"])
-        return self._Add(_Program(node, component, _Path(source), opts, peer=peer, looks=self.looks), "export")
+        peers = [one for one in self.programs.values() if one.port == port and host == one.node.secondary_address]
+        # None: it is in another cluster, where nobody looks.
+        peer = peers[0] if peers else None
+        if peer is not None:
+            assert (opts["magic"], opts["compress"]) == (peer.options["magic"], peer.options["compress"])
+        program = _Program(node, component, _Path(source), opts, peer=peer, looks=self.looks, sends=True)
+        return self._Add(program, "export")
 
     def _Report(self, _node: SimNode, names: list[str]) -> list[Any]:
         return [self._Status(self.programs.get(name)) for name in names]
@@ -85,24 +90,26 @@ class Transfers:
     def _Status(self, program: _Program | None) -> dict[str, Any] | None:
         if program is None:
             return None
-        if program.peer is not None and program.ended is None:
+        if program.sends and program.ended is None:
             self._Proceed(program, program.peer)
-        elif program.peer is None and self.nobody:
+        elif not program.sends and self.nobody:
             program.ended, program.error = 1, "Nobody connected"
         return {
             "listen_port": program.port,
-            "connected": program.peer is not None or any(one.peer is program for one in self.programs.values()),
+            "connected": program.sends or any(one.peer is program for one in self.programs.values()),
             "exit_status": program.ended,
             "error_message": program.error,
             "recent_output": [],
         }
 
-    def _Proceed(self, source: _Program, target: _Program) -> None:
+    def _Proceed(self, source: _Program, target: _Program | None) -> None:
         source.looks -= 1
         if source.looks > 0:
             return
         source.error = self.failing.get(source.component)
         source.ended = 1 if source.error else 0
+        if target is None:
+            return
         if not target.node.noded.alive:
             source.ended, source.error = 1, "connection reset by peer"
         elif not source.error:

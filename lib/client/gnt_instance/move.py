@@ -30,7 +30,7 @@ COMMAND = Command(
     (One("instance"),),
     (
         o.FORCE, transfers.TARGET_NODE, transfers.COMPRESS, o.SHUTDOWN_TIMEOUT,
-        o.IGNORE_CONSISTENCY.But(help="Copy the disks even if the instance could not be stopped"), o.IGNORE_IPOLICY, *o.SET_JOB,
+        o.IGNORE_CONSISTENCY.But(help="Proceed after a failed shutdown if the instance is known to have ended"), o.IGNORE_IPOLICY, *o.SET_JOB,
     ),
     details="This is for disks that only one node has, such as those of templates plain and file; gnt-instance migrate"
     " and failover move instances whose disks other nodes have too.  If the copy fails, the instance stays where it is.",

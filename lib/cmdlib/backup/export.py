@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ganeti import constants, errors, locking, objects, opcodes, pathutils
+from ganeti import constants, errors, locking, objects, opcodes, pathutils, store
 from ganeti.cmdlib import transfers
 from ganeti.cmdlib.backup import remote
 from ganeti.cmdlib.base import Feedback, Filled
@@ -20,13 +20,16 @@ from ganeti.cmdlib.common import (
     Invalid,
     ReleaseLocks,
 )
+from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk.devices import RemovalByHand, ShutdownDisks, StartDisks
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, InstanceLU
 from ganeti.cmdlib.instance.helper import CheckZeroing, ZeroFreeSpace
 from ganeti.cmdlib.instance.life import RemoveInstanceDisks
 from ganeti.cmdlib.instance.moving.looking import LookAround
+from ganeti.cmdlib.instance.room import IsShared
 from ganeti.cmdlib.instance.run import StartAgain
 from ganeti.params import disk as disk_params
+from ganeti.params import exported, runstate
 
 LOCAL, REMOTE = "local", "remote"
 
@@ -59,6 +62,8 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         for name in ("zero_free_space", "long_sleep"):
             if getattr(op, name) and not op.shutdown:
                 raise Invalid(f"Parameter {name} needs an instance that is shut down for the export")
+        if op.zero_free_space and op.mode == REMOTE:
+            raise Invalid("Free space is zeroed before local exports only: the other cluster does not wait that long")
         if op.zero_free_space and op.compress == transfers.NO_COMPRESSION:
             raise Invalid(
                 "Zeroing free space saves nothing unless the export is compressed",
@@ -124,12 +129,25 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
                 hint="leave out --noshutdown, or keep the instance",
             )
         if op.mode == LOCAL:
+            self._CheckNames()
             self._CheckTarget()
         else:
             self._CheckAddresses()
         self._CheckStopping()
         if op.zero_free_space:
             CheckZeroing(self, instance)
+
+    def _CheckNames(self) -> None:
+        """Refuse what would be written where another instance's export is."""
+        name, end = self.instance.name, exported.UNFINISHED
+        for other in (name + end, name.removesuffix(end)):
+            if other != name and self.snapshot.InstanceByName(other) is not None:
+                raise errors.OpPrereqError(
+                    f"Exports of the instances '{name}' and '{other}' would be in each other's way: an unfinished one has a"
+                    f" name that ends in '{end}'",
+                    errors.ECODE_STATE,
+                    hint=f"give one of them another name with 'gnt-instance rename {name} NEWNAME'",
+                )
 
     def _CheckTarget(self) -> None:
         assert self._target is not None
@@ -160,6 +178,8 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             situation = LookAround(self, instance)
             if not situation.StopsWith(instance.primary_node):
                 raise situation.Refusal("cannot be exported")
+        if self._TakesSnapshots():
+            self._CheckRoomForSnapshots()
         if self._has_snapshots or not self._was_up:
             return
         without = ", ".join(sorted(templates - disk_params.With(snapshots=True)))
@@ -177,29 +197,59 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
                 hint="use --long-sleep if that is all right",
             )
 
+    def _TakesSnapshots(self) -> bool:
+        op = self.op
+        return self._has_snapshots and not op.remove_instance and (self._was_up or not op.shutdown)
+
+    def _CheckRoomForSnapshots(self) -> None:
+        """Check that the volume groups have room: a snapshot may grow as large as its disk."""
+        needed: dict[str, int] = {}
+        for disk in self.snapshot.InstanceDisks(self.instance):
+            data = disk_params.Of(disk).Data(disk)
+            if disk_params.Of(data).volume:
+                group = disk_params.Of(data).Source(data)
+                needed[group] = needed.get(group, 0) + disk.size
+        diskgen.CheckFreeSpace(self, [self.instance.primary_node], needed)
+
     # --- doing it -----------------------------------------------------------------------------------------------------
 
     def Exec(self, feedback: Feedback) -> list[Any]:
-        op, instance = self.op, self.instance
-        if op.shutdown:
-            self._Stop(feedback)
-        # In the other cluster it may run already, whatever is heard of it: two of it must not run.
-        self._returns = op.shutdown and self._was_up and not (op.remove_instance and op.mode == REMOTE)
+        op = self.op
+        self._returns = op.shutdown and self._was_up
         try:
+            if op.shutdown:
+                self._Stop(feedback)
             if op.zero_free_space:
-                ZeroFreeSpace(self, feedback, self.current, op.zeroing_timeout_fixed, op.zeroing_timeout_per_mib)
+                self._ZeroFreeSpace(feedback)
             with self._ActiveDisks():
                 self._Export(feedback)
-        except errors.GenericError:
+        except store.MasterEnded:
+            # The next master finds the job cut off, and says so.
+            raise
+        except Exception:
             self._ReturnAnyway(feedback)
             raise
-        if op.remove_instance:
-            self._Remove(feedback)
-        else:
-            self._Return(feedback)
+        finally:
+            self._RemoveKey()
         if op.mode == LOCAL:
             self._RemoveOlder(feedback)
-        return [True, [True] * len(instance.disks)]
+        with self._Complete():
+            if op.remove_instance:
+                self._Remove(feedback)
+            else:
+                self._Return(feedback)
+        return [True, [True] * len(self.instance.disks)]
+
+    @contextmanager
+    def _Complete(self) -> Iterator[None]:
+        """Let an error say that the data is where it should be: nobody need repeat hours of copying."""
+        try:
+            yield
+        except errors.OpExecError as err:
+            where = f"on node {self._target.name}" if self._target is not None else "in the other cluster"
+            raise errors.OpExecError(
+                f"The export of instance {self.instance.name} is complete {where}, but: {err}", hint=err.hint
+            ) from err
 
     def _Stop(self, feedback: Feedback) -> None:
         instance = self.instance
@@ -207,7 +257,29 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         result = self.rpc.call_instance_shutdown(
             instance.primary_node, instance, self.op.shutdown_timeout, self.op.reason
         )
-        result.Raise(f"Could not shutdown instance '{instance.name}' on node {result.node_name}")
+        if not result.fail_msg:
+            return
+        text = f"Could not shutdown instance '{instance.name}' on node {result.node_name}: {result.fail_msg}"
+        if LookAround(self, instance).State(instance.primary_node) == runstate.GONE:
+            raise errors.OpExecError(text)  # it has ended nevertheless, and is started again
+        self._returns = False
+        raise errors.OpExecError(
+            text, hint=f"it may still end: 'gnt-instance list {instance.name}' shows whether it runs"
+        )
+
+    def _ZeroFreeSpace(self, feedback: Feedback) -> None:
+        op, name = self.op, self.instance.name
+        try:
+            ZeroFreeSpace(self, feedback, self.current, op.zeroing_timeout_fixed, op.zeroing_timeout_per_mib)
+        except errors.OpExecError:
+            if LookAround(self, self.instance).State(self.instance.primary_node) != runstate.GONE:
+                # It would be taken for the instance.
+                self._returns = False
+                self.LogWarning(
+                    f"The helper may still run as instance {name}, which is not started again",
+                    hint=f"'gnt-instance shutdown --timeout 0 {name}' ends it, then 'gnt-instance startup {name}'",
+                )
+            raise
 
     @contextmanager
     def _ActiveDisks(self) -> Iterator[None]:
@@ -224,28 +296,34 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
     def _Export(self, feedback: Feedback) -> None:
         """Send all disks; raise OpExecError if one of them, or the end of it all, fails."""
         ReleaseLocks(self, locking.LEVEL_NODE)
+        primary = self.instance.primary_node
         disks = list(self.snapshot.InstanceDisks(self.instance))
         self._snapshots: list[objects.Disk] = []
         try:
-            if self._has_snapshots and not self.op.remove_instance and (self._was_up or not self.op.shutdown):
+            if self._TakesSnapshots():
                 feedback("* taking snapshots of its disks")
                 for disk in disks:
                     self._TakeSnapshot(disk)
                 disks = list(self._snapshots)
                 self._Return(feedback)
-            ReleaseLocks(self, locking.LEVEL_NODE_RES)
+            # Nobody else may count on the memory that it needs to run again.
+            keeps = self._returns and IsShared(self.snapshot, primary)
+            ReleaseLocks(self, locking.LEVEL_NODE_RES, keep=[primary] if keeps else [])
             plan = [self._Transfer(index, disk) for index, disk in enumerate(disks)]
             self._Send(feedback, plan)
             if self.op.mode == LOCAL:
-                self._Complete(feedback, disks)
+                self._Finalize(feedback, disks)
         finally:
-            while self._snapshots:
-                self._RemoveSnapshot(self._snapshots[0])
-            self._RemoveKey()
+            for disk in list(self._snapshots):
+                self._RemoveSnapshot(disk, last=True)
 
     def _Send(self, feedback: Feedback, plan: Sequence[transfers.DiskTransfer]) -> None:
         instance, compress = self.instance, self.op.compress
         if self._target is None:
+            if self.op.remove_instance and self._returns:
+                # From now on it may run in the other cluster, whatever is heard of that: two of it must not.
+                self._returns = False
+                self.cfg.MarkInstanceDown(instance.uuid)
             sent = transfers.SendDisks(self, feedback, instance, plan, self._addresses, self._trust, compress)
         else:
             source, target = instance.primary_node, self._target.uuid
@@ -254,18 +332,25 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         if failed:
             raise self._Failed("; ".join(failed))
 
-    def _Complete(self, feedback: Feedback, disks: Sequence[objects.Disk]) -> None:
+    def _Finalize(self, feedback: Feedback, disks: Sequence[objects.Disk]) -> None:
         """Have the target write the settings and give the export its name; up to then an older one has it."""
         assert self._target is not None
         feedback(f"* completing the export on {self._target.name}")
         result = self.rpc.call_finalize_export(self._target.uuid, self.current, (list(disks), self.current))
+        if result.failure is not None:
+            raise errors.OpExecError(
+                f"Export of instance {self.instance.name} may be complete or not: node {result.node_name} did not answer:"
+                f" {result.fail_msg}",
+                hint="see 'gnt-backup list' before you repeat it",
+            )
         if result.fail_msg:
             raise self._Failed(f"it could not be completed on node {result.node_name}: {result.fail_msg}")
 
     def _Failed(self, why: str) -> errors.OpExecError:
         op, name = self.op, self.instance.name
         if op.mode == LOCAL:
-            hint = f"an older export of it is kept; 'gnt-backup remove {name}' removes both"
+            self._Discard()
+            hint = "an older export of it, if there is one, is kept"
         elif op.remove_instance and op.shutdown and self._was_up:
             hint = (
                 f"{name} is down here and was not removed; make sure that the other cluster does not run it, then use"
@@ -275,13 +360,26 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             hint = "the job in the other cluster says what it has received"
         return errors.OpExecError(f"Export of instance {name} failed: {why}", hint=hint)
 
+    def _Discard(self) -> None:
+        """Remove what has arrived of an export that failed: the disk may be full of it."""
+        assert self._target is not None
+        unfinished = self.instance.name + exported.UNFINISHED
+        result = self.rpc.call_export_remove(self._target.uuid, unfinished)
+        if result.fail_msg and exported.NO_EXPORT not in result.fail_msg:
+            self.LogWarning(
+                f"Could not remove what has arrived on node {result.node_name}: {result.fail_msg}",
+                hint=f"'gnt-backup remove {unfinished}' removes it",
+            )
+
     def _Transfer(self, index: int, disk: objects.Disk) -> transfers.DiskTransfer:
         source: transfers.End = ("script", ((disk, self.instance), index))
         if not self.instance.os:
             source = ("raw", (disk, self.instance))
-        directory = posixpath.join(pathutils.EXPORT_DIR, f"{self.instance.name}.new")
+        directory = posixpath.join(pathutils.EXPORT_DIR, self.instance.name + exported.UNFINISHED)
         read = functools.partial(self._RemoveSnapshot, disk)
-        return transfers.DiskTransfer(f"disk{index}", source, ("file", posixpath.join(directory, disk.uuid)), read)
+        return transfers.DiskTransfer(
+            f"disk{index}", source, ("file", posixpath.join(directory, exported.DumpName(disk))), read
+        )
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
@@ -298,13 +396,15 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             )
         )
 
-    def _RemoveSnapshot(self, disk: objects.Disk) -> None:
+    def _RemoveSnapshot(self, disk: objects.Disk, last: bool = False) -> None:
+        """Remove a snapshot; one that is still read, or cannot be removed, is tried once more at the end (``last``)."""
         if disk not in self._snapshots:
             return
-        self._snapshots.remove(disk)
         node = self.instance.primary_node
         result = self.rpc.call_blockdev_remove(node, (disk, self.instance))
-        if result.fail_msg:
+        if not result.fail_msg:
+            self._snapshots.remove(disk)
+        elif last:
             self.LogWarning(
                 f"Could not remove the snapshot of {disk.iv_name} on node {result.node_name}: {result.fail_msg}",
                 hint=RemovalByHand(disk, node),
@@ -334,6 +434,9 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
     def _Remove(self, feedback: Feedback) -> None:
         instance = self.instance
         feedback(f"* removing instance {instance.name}")
+        if self.current.admin_state == UP:
+            # What is half removed is not to be started.
+            self.cfg.MarkInstanceDown(instance.uuid)
         RemoveInstanceDisks(self, self.current, self.op.ignore_remove_failures)
         self.cfg.RemoveInstance(instance.uuid)
         self.remove_locks[locking.LEVEL_INSTANCE] = instance.name
@@ -342,9 +445,17 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         """Remove exports of the instance on other nodes: this one replaces them."""
         assert self._target is not None
         snapshot, name = self.snapshot, self.instance.name
+        path = posixpath.join(pathutils.EXPORT_DIR, name)
+        made = self.rpc.call_export_info(self._target.uuid, path)
         others = [node.uuid for node in snapshot.nodes.values() if not node.offline and node.uuid != self._target.uuid]
         for uuid, result in self.rpc.call_export_list(others).items():
+            if result.failure is not None:
+                self.LogWarning(f"Node {result.node_name} did not answer; it may still have an older export of {name}")
             if result.fail_msg or name not in result.payload:
+                continue
+            found = self.rpc.call_export_info(uuid, path)
+            if made.fail_msg or found.payload == made.payload:
+                # Nodes may share the directory: it is this one.
                 continue
             feedback(f"* removing the older export on {result.node_name}")
             removed = self.rpc.call_export_remove(uuid, name)

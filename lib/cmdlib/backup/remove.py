@@ -18,11 +18,11 @@ class LUBackupRemove(NoHooksLU[opcodes.OpBackupRemove]):
     """
 
     REQ_BGL = False
-    NAL_MODE_DIFFERS = True
 
     def ExpandNames(self) -> None:
+        # The instance's lock is what counts; the nodes need only stay what they are.
         self.needed_locks = dict.fromkeys((locking.LEVEL_NODE_ALLOC, locking.LEVEL_NODE), locking.ALL_SET)
-        self.share_locks[locking.LEVEL_NODE_ALLOC] = 1
+        self.share_locks[locking.LEVEL_NODE_ALLOC] = self.share_locks[locking.LEVEL_NODE] = 1
         self._known = self._Exporting()
         if self._known is not None:
             self.needed_locks[locking.LEVEL_INSTANCE] = [self._known.name]
@@ -73,7 +73,9 @@ class LUBackupRemove(NoHooksLU[opcodes.OpBackupRemove]):
         failed = []
         for uuid in self._places:
             result = self.rpc.call_export_remove(uuid, name)
-            if result.fail_msg:
+            if result.fail_msg and exported.NO_EXPORT in result.fail_msg:
+                feedback(f"Export {name} is gone from node {result.node_name}, too")  # nodes may share the directory
+            elif result.fail_msg:
                 self.LogWarning(f"Could not remove export {name} on node {result.node_name}: {result.fail_msg}")
                 failed.append(result.node_name)
             else:

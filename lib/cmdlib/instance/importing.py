@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import copy
 import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, objects, opcodes, pathutils, x509
+from ganeti import constants, errors, objects, opcodes, params, pathutils, x509
 from ganeti.cmdlib import transfers
 from ganeti.cmdlib.backup import remote
 from ganeti.cmdlib.base import Feedback, Filled, LogicalUnit
 from ganeti.cmdlib.common import CheckNodeOnline, ExpandNode, Invalid
-from ganeti.params import exported
+from ganeti.params import exported, hv
 from ganeti.utils.text import NiceSort
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ IMPORT, REMOTE_IMPORT = "import", "remote-import"
 # stop the guest.
 _KEY_SECONDS = 24 * 3600
 _CONNECT_SECONDS = 180
+_OLD_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,254}", re.ASCII)
 
 
 class Source:
@@ -138,20 +140,32 @@ class LocalExport(Source):
         having = [node for node in online if name in (results[node.uuid].payload or ())]
         if not having:
             silent = [result.node_name for result in results.values() if result.failure is not None]
-            away = f"; not asked: {', '.join(NiceSort(silent))}, which did not answer" if silent else ""
+            away = f"; {', '.join(NiceSort(silent))} did not answer" if silent else ""
             raise errors.OpPrereqError(
                 f"No export '{name}' found on any node{away}",
                 errors.ECODE_INVAL,
                 hint="'gnt-backup list' shows what there is",
             )
-        newest = {node.name: node for node in having}
-        self._node = newest[NiceSort(newest)[0]]
+        self._node = having[0]
         if len(having) > 1:
-            lu.LogInfo(f"Export '{name}' is on {', '.join(NiceSort(newest))}; that on {self._node.name} is used")
+            self._ChooseNewest(name, {node.name: node for node in having})
+
+    def _ChooseNewest(self, name: str, having: Mapping[str, objects.Node]) -> None:
+        """Choose the latest of several exports of one name; those that cannot be read are the oldest."""
+        made: dict[str, int] = {}
+        for node_name in NiceSort(having):
+            result = self._lu.rpc.call_export_info(having[node_name].uuid, self._path)
+            try:
+                made[node_name] = exported.Parse(str(result.payload)).timestamp or 0
+            except errors.ParseError:
+                made[node_name] = -1
+        chosen = max(made, key=lambda node_name: made[node_name])
+        self._node = having[chosen]
+        self._lu.LogInfo(f"Export '{name}' is on {', '.join(made)}; the latest, on {chosen}, is used")
 
     def _Read(self) -> str:
         result = self._lu.rpc.call_export_info(self._node.uuid, self._path)
-        result.Raise(f"No export found in {self._path} on node {result.node_name}", prereq=True)
+        result.Raise(f"The export in {self._path} on node {result.node_name} cannot be read", prereq=True)
         return str(result.payload)
 
     def _Parse(self, text: str) -> exported.Export:
@@ -174,6 +188,7 @@ class LocalExport(Source):
             op.disk_template = found.disk_template
         if not op.disks:
             op.disks = [{"size": disk.size, "name": disk.name} for disk in found.disks]
+        self._CheckSizes(op)
         if len(op.disks) < len(found.disks):
             # What an import script writes may need them all.
             raise Invalid(
@@ -187,7 +202,7 @@ class LocalExport(Source):
         op.tags = op.tags or list(found.tags)
         op.hypervisor = op.hypervisor or found.hypervisor
         try:
-            op.hvparams = {**found.HvValues(op.hypervisor or ""), **op.hvparams}
+            op.hvparams = {**self._HvValues(op), **op.hvparams}
             op.beparams = {**found.BeValues(), **op.beparams}
         except errors.ParseError as err:
             raise self._Unusable(err) from err
@@ -196,6 +211,32 @@ class LocalExport(Source):
         op.osparams = {**found.osparams, **op.osparams}
         op.osparams_private = {**found.osparams_private, **(op.osparams_private or {})}
         return op
+
+    def _HvValues(self, op: opcodes.OpInstanceCreate) -> dict[str, Any]:
+        """Return the hypervisor parameters of the export, without what it may not decide.
+
+        Whoever can write to a directory of exports would choose files of another node, and with which rights it runs the guest.
+        """
+        cluster, hypervisor = self._lu.snapshot.cluster, op.hypervisor or ""
+        values = self._export.HvValues(hypervisor)
+        defaults = params.HVDefaults(cluster, hypervisor, op.os_type) if values else {}
+        left_out = sorted(
+            name for name in hv.OF_NODE.intersection(values) - op.hvparams.keys() if values[name] != defaults.get(name)
+        )
+        if left_out:
+            shown = ",".join(f"{name}={values[name]}" for name in left_out)
+            self._lu.LogWarning(
+                f"Parameters of the export that name files of a node, or decide about rights, are not taken over: {shown}",
+                hint=f"if you trust the export, give them with -H {hypervisor}:{shown}",
+            )
+        return {name: value for name, value in values.items() if name not in left_out}
+
+    def _CheckSizes(self, op: opcodes.OpInstanceCreate) -> None:
+        """Refuse disks that are too small for content that is written as it is; scripts know what they need."""
+        for index, (disk, old) in enumerate(zip(op.disks, self._export.disks, strict=False)):
+            size = disk.get("size") if isinstance(disk, dict) else None
+            if not op.os_type and isinstance(size, int) and size < old.size:
+                raise Invalid(f"Disk {index} of the export has {old.size} MiB, that of the instance would have {size}")
 
     def _NicRequest(self, nic: Mapping[str, str | None]) -> dict[str, Any]:
         """Return a network card of the export as a request describes it: a network has its own mode and link."""
@@ -246,10 +287,22 @@ class LocalExport(Source):
         sent = transfers.TransferDisks(lu, feedback, instance, self._node.uuid, primary, plan, lu.op.compress)
         self._CheckSent(instance, sent)
         result: RpcResult = lu.rpc.call_export_info(self._node.uuid, self._path)
-        if result.fail_msg or result.payload != self._text:
+        if result.failure is not None:
+            lu.LogWarning(
+                f"Node {result.node_name} could not be asked whether the export was replaced meanwhile; all data has arrived"
+            )
+        elif result.fail_msg or result.payload != self._text:
             # Its disks may be of different exports.
-            raise self._Failed(instance, f"the export in {self._path} on {self._node.name} was replaced meanwhile")
-        self._Rename(feedback, instance, self._export.name)
+            where = f"{self._path} on {self._node.name}"
+            raise self._Failed(instance, f"the export in {where} was removed or replaced meanwhile")
+        self._Rename(feedback, instance, CheckedName(self._export.name))
+
+
+def CheckedName(name: str) -> str:
+    """Return the former name of an instance; it becomes a variable of a script and part of a log's name."""
+    if not _OLD_NAME.fullmatch(name):
+        raise Invalid(f"{name[:60]!r} cannot be the name of an instance")
+    return name
 
 
 class OtherCluster(Source):
@@ -268,7 +321,7 @@ class OtherCluster(Source):
         secret = remote.ReadDomainSecret()
         remote.CheckHandshake(secret, op.source_handshake)
         self._ca = remote.CheckCa(secret, op.source_x509_ca)
-        self._old_name = op.source_instance_name
+        self._old_name = CheckedName(op.source_instance_name)
 
     def Fill(self, feedback: Feedback, instance: objects.Instance, disks: Sequence[objects.Disk]) -> None:
         lu, primary = self._lu, instance.primary_node

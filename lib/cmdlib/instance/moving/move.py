@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ganeti import errors, locking, objects, opcodes, params
+from ganeti import errors, locking, objects, opcodes, params, store
 from ganeti.cmdlib import ratios, transfers
 from ganeti.cmdlib.base import Feedback, Filled
 from ganeti.cmdlib.common import (
@@ -177,8 +177,14 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
         except errors.GenericError:
             self._TakeBack(feedback, moved, disks, made)
             raise
-        # Whatever goes wrong here: the target's disks may be the ones that count now.
-        self.cfg.UpdateMany([self.current.Replace(primary_node=self._target.uuid), *disks], self.ec_id)
+        try:
+            self.cfg.UpdateMany([self.current.Replace(primary_node=self._target.uuid), *disks], self.ec_id)
+        except store.MasterEnded:
+            # The target's disks may be the ones that count now.
+            raise
+        except errors.GenericError:
+            self._TakeBack(feedback, moved, disks, made)
+            raise
         moved = self.current
         try:
             if moved.admin_state == UP:

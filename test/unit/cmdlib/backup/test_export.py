@@ -12,7 +12,8 @@ from support.standinstorage import Write
 from support.transferring import Transfers
 from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
 
-from ganeti import errors, objects, opcodes, pathutils
+from ganeti import errors, objects, opcodes, pathutils, runtime
+from ganeti.cmdlib.backup import remote
 from ganeti.params import exported
 
 CONTENT = [b"the first disk", b"the second disk"]
@@ -154,10 +155,8 @@ def test_a_disk_that_is_not_sent_is_named_and_the_guest_runs(three: Master) -> N
     scene.transfers.failing["disk1"] = "the file system is damaged"
     with pytest.raises(errors.OpExecError, match=r"disk 1: .*the file system is damaged") as caught:
         three.Run(_Export(long_sleep=True))
-    assert "disk 0" not in str(caught.value) and "gnt-backup remove" in str(caught.value.hint)
-    assert scene.Runs() and scene.Exports()[1] == [f"{WEB}.new"]
-    three.Run(opcodes.OpBackupRemove(instance_name=WEB))
-    assert scene.Exports()[1] == []
+    assert "disk 0" not in str(caught.value) and "an older export of it" in str(caught.value.hint)
+    assert scene.Runs() and scene.Exports()[1] == [], "what had arrived takes no room"
 
 
 def test_a_target_that_dies_is_given_up(three: Master) -> None:
@@ -185,6 +184,55 @@ def test_a_guest_that_cannot_start_again_is_named(three: Master) -> None:
     assert scene.Volumes() == scene.before, "no snapshot is left"
 
 
+@pytest.mark.req("D22-MOVE-17")
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_instance_leaves_for_another_cluster_when_all_disks_have_arrived(three: Master, fails: bool) -> None:
+    scene = Exporting(three)
+    if fails:
+        scene.transfers.failing["disk1"] = "the other cluster has no room"
+    op = _ToOtherCluster(three, remove_instance=True)
+    if not fails:
+        assert three.Run(op) == [True, [True, True]]
+        assert three.snapshot.InstanceByName(WEB) is None and scene.Volumes() == []
+    else:
+        with pytest.raises(errors.OpExecError, match=r"disk 1: .*has no room") as caught:
+            three.Run(op)
+        # There it may run, whatever was heard: here nobody starts it, the watcher neither.
+        assert not scene.Runs() and scene.web.admin_state == "down" and scene.Volumes() == scene.before
+        assert "make sure that the other cluster does not run it" in str(caught.value.hint)
+    assert three[0].Names(pathutils.CRYPTO_KEYS_DIR) == [], "its key was for this try"
+
+
+def test_a_guest_that_is_only_copied_to_another_cluster_runs_again(three: Master) -> None:
+    scene = Exporting(three)
+    scene.transfers.failing["disk0"] = "the other cluster has no room"
+    with pytest.raises(errors.OpExecError):
+        three.Run(_ToOtherCluster(three))
+    assert scene.Runs() and scene.web.admin_state == "up"
+
+
+def test_one_disk_that_fails_ends_the_others(three: Master) -> None:
+    scene = Exporting(three)
+    scene.transfers.looks = 10**6
+    three[1].faults["import_start"] = ""
+    three[1].before = lambda name, args: (
+        three[1].faults.pop(name, None) if name == "import_start" and args[2] == "disk0" else None
+    )
+    with pytest.raises(errors.OpExecError, match="cancelled, as another disk failed"):
+        three.Run(_Export())
+    assert scene.Runs() and scene.transfers.programs == {}
+
+
+def _ToOtherCluster(master: Master, **values: Any) -> opcodes.OpBackupExport:
+    """The request of a client that has asked the other cluster where to send the disks."""
+    secret = "the secret of both clusters"
+    master[0].Write(pathutils.CLUSTER_DOMAIN_SECRET_FILE, secret + "\n")
+    ready = master.Run(opcodes.OpBackupPrepare(instance_name=WEB, mode="remote"))
+    infos = [remote.MakeDiskInfo(secret, index, "127.0.0.77", 7000 + index, "magic-text") for index in range(2)]
+    own = {"x509_key_name": ready["x509_key_name"], "destination_x509_ca": ready["x509_ca"], "mode": "remote"}
+    return _Export(infos, **own, **values)
+
+
 # --- nodes ----------------------------------------------------------------------------------------------------------------
 
 
@@ -198,6 +246,23 @@ def test_older_exports_elsewhere_go_when_the_new_one_is_complete(three: Master) 
     del three[2].faults["finalize_export"]
     three.Run(_Export("node3"))
     assert scene.Exports()[1:] == [[], [WEB]]
+
+
+def test_nodes_that_share_their_directory_keep_the_new_export(three: Master) -> None:
+    scene = Exporting(three)
+    files: dict[str, bytes] = {}
+
+    def share(name: str) -> None:
+        """What the second node has completed is in the third one's directory, too."""
+        if name == "export_list" and not files:
+            for own in three[1].Names(EXPORT):
+                files[own] = three[1].Read(f"{EXPORT}/{own}")
+                three[2].Call(runtime.MakeDirs, EXPORT)
+                three[2].Call(runtime.WriteFile, f"{EXPORT}/{own}", files[own])
+
+    three[2].watch = share
+    three.Run(_Export())
+    assert scene.Exports()[1:] == [[WEB], [WEB]] and "export_remove" not in three[2].calls
 
 
 def test_nodes_are_free_while_the_data_travels(three: Master) -> None:

@@ -13,7 +13,7 @@ from support.standinstorage import Write
 from support.transferring import Transfers
 from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
 
-from ganeti import constants, errors, objects, opcodes, pathutils, x509
+from ganeti import constants, errors, objects, opcodes, pathutils, runtime, x509
 from ganeti.cmdlib.backup import remote
 
 CONTENT = [b"the first disk", b"the second disk"]
@@ -89,6 +89,32 @@ def test_what_is_said_counts(three: Master) -> None:
     assert asked.disks == [] and asked.os_type is None, "the next try reads the export anew"
 
 
+def test_of_several_exports_the_latest_is_used(three: Master) -> None:
+    Exported(three)
+    text = three[1].Read(f"{EXPORT}/config.ini").decode()
+    stamp = next(line for line in text.splitlines() if line.startswith("timestamp"))
+    three[0].Call(runtime.MakeDirs, EXPORT)
+    three[0].Write(f"{EXPORT}/config.ini", text.replace(stamp, "timestamp = 7"))
+    cbs = Callbacks()
+    three.Run(_Import(pnode="node3"), cbs)
+    assert any("the latest, on node2.example.org, is used" in message for message in cbs.messages)
+
+
+def test_an_export_does_not_decide_what_runs_on_a_node(three: Master) -> None:
+    """Whoever can write to a directory of exports is not root on another node."""
+    Exported(three)
+    text = three[1].Read(f"{EXPORT}/config.ini").decode()
+    lines = [line for line in text.splitlines() if not line.startswith(("kvm_extra", "kvm_path", "acpi"))]
+    lines.insert(lines.index("[hypervisor]") + 1, "kvm_extra = -device evil\nkvm_path = /tmp/evil\nacpi = False")
+    three[1].Write(f"{EXPORT}/config.ini", "\n".join(lines))
+    cbs = Callbacks()
+    three.Run(_Import(), cbs)
+    own = three.Instance(COPY).hvparams
+    assert not {"kvm_extra", "kvm_path"} & own.keys() and own["acpi"] is False
+    [said] = [message for message in cbs.messages if "are not taken over" in message]
+    assert "kvm_extra=-device evil,kvm_path=/tmp/evil" in said
+
+
 @pytest.mark.req("D22-OSST-08")
 def test_a_system_that_may_not_be_installed_any_longer_can_be_imported(three: Master) -> None:
     scene = Exported(three)
@@ -123,7 +149,7 @@ def test_an_export_that_is_replaced_meanwhile_is_noticed(three: Master) -> None:
     three[1].watch = lambda name: (
         three[1].Write(f"{EXPORT}/config.ini", text + "\n") if name == "export_start" else None
     )
-    with pytest.raises(errors.OpExecError, match="was replaced meanwhile"):
+    with pytest.raises(errors.OpExecError, match="was removed or replaced meanwhile"):
         three.Run(_Import())
 
 
@@ -148,7 +174,7 @@ def test_an_export_that_changes_before_the_locks_are_held_is_noticed(three: Mast
     [
         ("has 2 disks, the instance would have 1", {"disks": [{"size": 512}]}),
         ("belongs to a node", {"src_path": "/srv/ganeti/export/web"}),
-        ("No export found in .*/nothing on node node2", {"src_path": "nothing", "src_node": "node2"}),
+        ("The export in .*/nothing on node node2.* cannot be read", {"src_path": "nothing", "src_node": "node2"}),
         ("Node 'nowhere' not known", {"src_node": "nowhere"}),
         ("neither reserved nor committed", {"forthcoming": True}),
         ("Disk adoption not allowed", {"disks": [{"adopt": "vol"}]}),
