@@ -213,14 +213,17 @@ def test_a_guest_that_is_only_copied_to_another_cluster_runs_again(three: Master
 
 def test_one_disk_that_fails_ends_the_others(three: Master) -> None:
     scene = Exporting(three)
-    scene.transfers.looks = 10**6
-    three[1].faults["import_start"] = ""
-    three[1].before = lambda name, args: (
-        three[1].faults.pop(name, None) if name == "import_start" and args[2] == "disk0" else None
-    )
-    with pytest.raises(errors.OpExecError, match="cancelled, as another disk failed"):
+    scene.transfers.looks = 500
+
+    def refuse(name: str, args: tuple[Any, ...]) -> None:
+        three[1].faults.pop("import_start", None)
+        if name == "import_start" and args[2] == "disk1":
+            three[1].faults[name] = "no room"
+
+    three[1].before = refuse
+    with pytest.raises(errors.OpExecError, match=r"disk 0: cancelled, as another disk failed; disk 1: .*no room"):
         three.Run(_Export())
-    assert scene.Runs() and scene.transfers.programs == {}
+    assert scene.Runs() and scene.transfers.programs == {} and scene.transfers.done == []
 
 
 def _ToOtherCluster(master: Master, **values: Any) -> opcodes.OpBackupExport:
