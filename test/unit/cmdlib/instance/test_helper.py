@@ -211,9 +211,15 @@ def test_what_cannot_be_zeroed_is_known_before_the_guest_is_stopped(three: Maste
     three.cfg.Update(scene.web.Replace(hypervisor="lxc"))
     _Refused(scene, "its hypervisor lxc boots no helper from a disk; hypervisors that do: kvm, xen-hvm, xen-pvm")
     three.cfg.Update(scene.web.Replace(hypervisor="kvm"))
-    three[0].lvm.pvs.clear()
-    three[0].lvm.AddPv("/dev/sdz", "xenvg", 0)
-    _Refused(scene, "Not enough disk space on target node node1.* vg xenvg: required 10 MiB, available 0")
+    _LeaveRoom(three, 400)
+    three[0].Call(lambda: (runtime.RemoveFile(IMAGE), runtime.CreateFile(IMAGE, 500 * MIB)))
+    _Refused(scene, "Not enough disk space on target node node1.* vg xenvg: required 500 MiB, available 400")
+
+
+def _LeaveRoom(master: Master, mib: int) -> None:
+    """The volume group has just enough room for what else an export makes."""
+    master[0].lvm.pvs.clear()
+    master[0].lvm.AddPv("/dev/sdz", "xenvg", mib)
 
 
 def test_an_image_at_a_url_needs_a_known_size(three: Master, server: Server) -> None:
@@ -224,8 +230,7 @@ def test_an_image_at_a_url_needs_a_known_size(three: Master, server: Server) -> 
     three.cfg.Update(three.snapshot.cluster.Replace(zeroing_image=f"{server.gone}/image"))
     _Refused(scene, "is not known: Failed to connect")
     three.cfg.Update(three.snapshot.cluster.Replace(zeroing_image=f"{server.url}/image"))
-    three[0].lvm.pvs.clear()
-    three[0].lvm.AddPv("/dev/sdz", "xenvg", 0)
+    _LeaveRoom(three, 400)
     _Refused(scene, f"vg xenvg: required {server.size >> 20} MiB")
 
 
