@@ -124,6 +124,36 @@ def test_rows_of_storage_units_have_the_fields_that_were_asked_for(rows: Any) ->
     )
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"listen_port": 0},
+        {"listen_port": "22"},
+        {"listen_port": 70000},
+        {"exit_status": "0"},
+        {"exit_status": 0.5},
+        {"progress_eta": "soon"},
+        {"progress_mbytes": 10**400},
+        {"recent_output": "text"},
+        {"recent_output": [5]},
+        {"connected": 1},
+        {"error_message": ["x"]},
+        {5: 5},
+        [],
+        "x",
+    ],
+)
+def test_what_a_transfer_says_of_itself(wrong: Any) -> None:
+    assert Fits("impexp_status", [{}, None, {"listen_port": 22, "exit_status": 0, "added_later": {}}])
+    assert not Fits("impexp_status", [wrong])
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..\n", 5, None, "x" * 300, "a b"])
+def test_the_name_of_a_transfer_is_a_plain_one(name: Any) -> None:
+    for procedure in ("import_start", "export_start"):
+        assert Fits(procedure, "import-disk0-2026-11-24_19_29_00-0f0f0f0f") and not Fits(procedure, name)
+
+
 _STATUS = {"is_degraded": False, "ldisk_status": 0, "sync_percent": None, "estimated_time": None}
 _ENTRIES: dict[str, Any] = {
     "blockdev_getdimensions": [1 << 30, None],
