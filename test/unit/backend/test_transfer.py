@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from support.allocator import Lease
-from support.leftovers import RUN_VARIABLE, Watch
 from support.nodes import Node
+from support.patience import Deadline
 from support.transfers import Pem, Wait
 from support.virtual import MakeDisk, MakeInstance
 from support.virtualnode import TOP
@@ -164,11 +164,24 @@ def pair(tmp_path: Path, addresses: Lease) -> Iterator[Pair]:
     before = os.umask(0o077)  # as the node daemon's
     yield made
     os.umask(before)
-    watch = Watch(os.environ[RUN_VARIABLE], alone=False)
-    watch.WaitUntilGone(3)
-    left = watch.Processes()
-    watch.KillProcesses()
+    deadline = Deadline(3)
+    while (left := _Processes(str(tmp_path))) and not deadline.Passed():
+        time.sleep(0.05)
+    for pid in left:
+        runtime.KillProcess(pid, signal.SIGKILL)
     assert left == []
+
+
+def _Processes(mark: str) -> list[int]:
+    """Those that have this text in their command line: scripts get no environment by which they could be known."""
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and mark.encode() in Path(f"/proc/{name}/cmdline").read_bytes():
+                found.append(int(name))
+        except OSError:
+            pass  # it has ended
+    return found
 
 
 # --- what is read and written -----------------------------------------------------------------------------------------
