@@ -12,7 +12,7 @@
                               |-- status, progress               what others are told
                               '-- loop                           the only place where anything waits
 
-One thread moves everything.  On the wire all is as in 3.1 (doc/reference/interfaces.md f.1, doc/design-transfers.rst): within
+One thread moves all data; connecting has one of its own.  On the wire all is as in 3.1 (doc/reference/interfaces.md f.1, doc/design-transfers.rst): within
 TLS, as far as it is not compressed, ``M=`` and the magic text, then the data, and at the end the announcement of the end.
 A receiver announces its own end when all was written, and a sender waits for that.
 
