@@ -25,7 +25,7 @@ from ganeti.cmdlib.disk.devices import (
 )
 from ganeti.cmdlib.instance.image import FileSize
 from ganeti.cmdlib.instance.room import CheckRoom, LimitStart, MakeRoom
-from ganeti.http import fetch
+from ganeti.master import imagesize
 from ganeti.params import checks, hv
 from ganeti.params import disk as disk_params
 
@@ -35,7 +35,6 @@ _END_PAUSE = 20.0
 # Seconds that it has to end, for itself and for each MiB of the disks.
 _FIXED_SECONDS, _SECONDS_PER_MIB = 300, 0.05
 _REPORT_SECONDS = 60.0
-_URL_LIMITS = fetch.Limits(connect=20, total=30, size=0)
 _NAME = "helper"
 
 
@@ -88,11 +87,12 @@ def ZeroFreeSpace(
 
 
 def _Template(snapshot: objects.Snapshot) -> str:
-    """Return the template of the helper's disk."""
-    if snapshot.cluster.volume_group_name:
-        return constants.DT_PLAIN
-    if snapshot.cluster.file_storage_dir:
-        return constants.DT_FILE
+    """Return the template of the helper's disk, which its node alone has: a volume if there can be one, or else a file."""
+    alone = [disk_params.TEMPLATES[name] for name in disk_params.With(copyable=True)]
+    for template in sorted(alone, key=lambda template: not template.volume):
+        place = "volume_group_name" if template.volume else str(template.directory)
+        if getattr(snapshot.cluster, place, None):
+            return template.name
     raise errors.OpPrereqError(
         "Free space cannot be zeroed: the cluster has neither a volume group nor a directory for the disk of the helper that does it",
         errors.ECODE_STATE,
@@ -111,10 +111,7 @@ def _ImageSize(lu: LogicalUnit[Any], node_uuid: str, image: str) -> int:
     """Return the bytes of an image, a file of the node or a URL; raise OpPrereqError if nobody can say."""
     if not checks.IsUrl(image):
         return FileSize(lu, node_uuid, image)
-    try:
-        size, problem = fetch.Size(image, _URL_LIMITS), "its server does not say so"
-    except fetch.FetchError as err:
-        size, problem = None, str(err)
+    size, problem = imagesize.OfUrl(image)
     if size is None:
         raise errors.OpPrereqError(
             f"The size of image {image}, for which a disk must be made, is not known: {problem}",

@@ -216,7 +216,10 @@ def test_instances_go_where_their_network_is(three: Master) -> None:
         (_Multi(_New("a", pnode_uuid="00000004-aaaa-4bbb-8ccc-0000000000aa"), iallocator="mine"), "no primary node"),
         (_Multi(_New("a", snode_uuid="00000004-aaaa-4bbb-8ccc-0000000000aa"), iallocator="mine"), "no primary node"),
         (_Multi(_New("a", pnode="node1")), "Instance 'a': The disk template drbd needs a secondary node"),
-        (_Multi(_New("a", mode="import"), iallocator="mine"), "'import' is not supported"),
+        (
+            _Multi(_New("a", mode="import"), iallocator="mine"),
+            "mode 'import' is possible for one instance at a time only",
+        ),
         (_Multi(_New("a", os_type=None), iallocator="mine"), "No guest OS"),
         (_Multi(_New("a", hypervisor="lxc"), iallocator="mine"), r"hypervisor \(lxc\) not enabled"),
         (_Multi(_New("a", hvparams={"nonsense": 1}), iallocator="mine"), "nonsense"),
