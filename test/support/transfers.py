@@ -20,8 +20,7 @@ import json
 import socket
 import ssl
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from ganeti.daemon.signals import StopSignal
 from ganeti.impexpd import transfer
 from ganeti.impexpd.settings import EXPORT, IMPORT, Settings
 from support.patience import Deadline
+from support.realcluster import WaitUntil
 
 MAGIC = "magic.of-disk_0"
 
@@ -38,15 +38,6 @@ MAGIC = "magic.of-disk_0"
 def Pem(_name: str = "") -> str:
     """Key and certificate of a cluster, the same for the same name."""
     return x509.MakeServerPem()
-
-
-def Wait(what: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Return what a function returns once that is true; fail if that takes too long."""
-    deadline = Deadline(seconds)
-    while not (found := what()):
-        assert not deadline.Passed(), "it did not come about"
-        time.sleep(0.005)
-    return found
 
 
 class Running:
@@ -73,7 +64,7 @@ class Running:
             return {}
 
     def WaitStatus(self, key: str) -> Any:
-        return Wait(lambda: self.Status().get(key))
+        return WaitUntil(lambda: self.Status().get(key), f"the status has {key}")
 
     def Port(self) -> int:
         return int(self.WaitStatus("listen_port"))

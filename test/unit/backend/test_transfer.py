@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from support.allocator import Lease
 from support.nodes import Node
-from support.patience import Deadline
-from support.transfers import Pem, Wait
+from support.realcluster import WaitUntil
+from support.transfers import Pem
 from support.virtual import MakeDisk, MakeInstance
 from support.virtualnode import TOP
 
@@ -80,11 +80,11 @@ class TransferNode(Node):
         return dict(found)
 
     def Port(self, name: str) -> int:
-        return int(Wait(lambda: self.Status(name)["listen_port"]))
+        return int(WaitUntil(lambda: self.Status(name)["listen_port"], "it listens"))
 
     def End(self, name: str) -> dict[str, Any]:
         """The last status."""
-        Wait(lambda: self.Status(name)["exit_status"] is not None)
+        WaitUntil(lambda: self.Status(name)["exit_status"] is not None, "it has ended")
         return self.Status(name)
 
     def Directory(self, name: str) -> Path:
@@ -164,9 +164,7 @@ def pair(tmp_path: Path, addresses: Lease) -> Iterator[Pair]:
     before = os.umask(0o077)  # as the node daemon's
     yield made
     os.umask(before)
-    deadline = Deadline(3)
-    while (left := _Processes(str(tmp_path))) and not deadline.Passed():
-        time.sleep(0.05)
+    left = [pid for pid in _Processes(str(tmp_path)) if not runtime.WaitProcess(pid, 3)]
     for pid in left:
         runtime.KillProcess(pid, signal.SIGKILL)
     assert left == []
@@ -432,7 +430,7 @@ def test_an_abort_lets_the_scripts_clean_up(pair: Pair) -> None:
     pair.Script("export", "sleep 300\n")
     receiver = pair.target.Import(Script(pair.target.disk))
     sender = pair.source.Export(Script(pair.source.disk), pair.target.address, pair.target.Port(receiver))
-    Wait(begun.exists)
+    WaitUntil(begun.exists, "it has begun")
     pair.target.Call("impexp_abort", receiver)
     assert pair.target.End(receiver)["error_message"] == "The transfer was stopped by a signal"
     assert cleaned.exists()
@@ -450,7 +448,7 @@ def _Stubborn(pair: Pair) -> str:
     pair.Script("export", "sleep 1; cat /dev/zero\n")
     receiver = pair.target.Import(Script(pair.target.disk))
     sender = pair.source.Export(Script(pair.source.disk), pair.target.address, pair.target.Port(receiver))
-    Wait(begun.exists)
+    WaitUntil(begun.exists, "it has begun")
     pair.source.Call("impexp_cleanup", sender)
     return receiver
 
@@ -488,7 +486,7 @@ def test_a_number_of_somebody_else_is_not_signalled(pair: Pair, procedure: str) 
     """The file stays behind when a program is killed, and numbers are used again."""
     name = pair.target.Import(Raw(pair.target.disk))
     os.kill(pair.target.Holder(name), signal.SIGKILL)
-    Wait(lambda: pair.target.Status(name)["exit_status"])
+    WaitUntil(lambda: pair.target.Status(name)["exit_status"], "it has ended")
     with subprocess.Popen(["sleep", "300"], start_new_session=True) as other:
         (pair.target.Directory(name) / "pid").write_text(f"{other.pid}\n")
         pair.target.Call(procedure, name)
@@ -502,7 +500,7 @@ def test_two_looks_at_once_do_not_take_each_other_for_the_program(pair: Pair) ->
     pair.target.Call("impexp_abort", name)
     pair.target.End(name)
     path = str(pair.target.Directory(name) / "pid")
-    Wait(lambda: not _IsLocked(path))
+    WaitUntil(lambda: not _IsLocked(path), "nothing of it runs")
     with runtime.LockFile(path, exclusive=False), pair.target:
         assert transfer._Holder(str(pair.target.Directory(name))) is None
     pair.target.Call("impexp_cleanup", name)
@@ -522,7 +520,7 @@ def test_what_nobody_has_cleaned_up_goes_after_a_day(pair: Pair) -> None:
     for name in (old, young):
         pair.target.Call("impexp_abort", name)
         pair.target.End(name)
-        Wait(lambda name=name: not _IsLocked(str(pair.target.Directory(name) / "pid")))
+        WaitUntil(lambda name=name: not _IsLocked(str(pair.target.Directory(name) / "pid")), "nothing of it runs")
     for name in (old, running):
         os.utime(pair.target.Directory(name), (1, time.time() - 86500))
     os.kill(pair.target.Holder(running), signal.SIGSTOP)  # else it writes its status

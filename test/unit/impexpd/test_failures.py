@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.transfers import MAGIC, Place, Running, Wait
+from support.realcluster import WaitUntil
+from support.transfers import MAGIC, Place, Running
 
 ENDLESS = "cat /dev/zero |"
 
@@ -81,7 +82,7 @@ def test_a_sink_may_take_its_time(place: Place) -> None:
     suffix = f"> {place.base}/target; touch {read}; while ! test -e {gate}; do sleep 0.05; done"
     receiver = place.Import(suffix=suffix).Start()
     sender = place.Export(receiver.Port(), prefix="echo data |").Start()
-    Wait(read.exists)
+    WaitUntil(read.exists, "the data is read")
     assert sender.Status()["exit_status"] is None and receiver.Status()["exit_status"] is None
     gate.touch()
     assert (sender.Code(), receiver.Code()) == (0, 0)

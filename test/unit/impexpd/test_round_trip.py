@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from support.transfers import Place, Wait
+from support.realcluster import WaitUntil
+from support.transfers import Place
 
 MIB = 1 << 20
 
@@ -49,7 +50,7 @@ def test_what_is_written_arrives_before_the_rest_is_there(place: Place) -> None:
     receiver = place.Import(suffix=f'| while read line; do echo "got $line" >> {target}; done').Start()
     source = f"{{ echo one; while ! test -e {gate}; do sleep 0.02; done; echo two; }} |"
     sender = place.Export(receiver.Port(), prefix=source).Start()
-    Wait(lambda: target.read_text() == "got one\n")
+    WaitUntil(lambda: target.read_text() == "got one\n", "the first line arrives")
     gate.touch()
     assert (sender.Code(), receiver.Code()) == (0, 0)
     assert target.read_text() == "got one\ngot two\n"

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from support.transfers import Place, Wait
+from support.realcluster import WaitUntil
+from support.transfers import Place
 
 from ganeti import runtime
 from ganeti.impexpd import programs
@@ -33,7 +34,7 @@ def test_while_an_import_listens(place: Place) -> None:
 
 def test_while_an_export_looks_for_the_import(place: Place, addresses: object) -> None:
     sender = place.Export(addresses.Port(), connect_retries=1000).Start()  # type: ignore[attr-defined]
-    Wait(lambda: sender.Status())
+    WaitUntil(sender.Status, "the sender has a status")
     sender.Stop()
     assert sender.Error() == STOPPED
 
@@ -52,7 +53,7 @@ def test_while_data_flows(place: Place, stopped: str, compress: str) -> None:
     """The other side ends too."""
     receiver = place.Import(suffix=f"> {place.base}/target", compress=compress).Start()
     sender = place.Export(receiver.Port(), prefix="cat /dev/urandom |", compress=compress).Start()
-    Wait(lambda: (place.base / "target").exists() and (place.base / "target").stat().st_size > 1 << 20)
+    WaitUntil(lambda: (place.base / "target").stat().st_size > 1 << 20, "data flows")
     ends = {"sender": sender, "receiver": receiver}
     ends[stopped].Stop()
     assert ends[stopped].Error() == STOPPED
@@ -62,7 +63,7 @@ def test_while_data_flows(place: Place, stopped: str, compress: str) -> None:
 def test_while_the_sink_takes_its_time(place: Place) -> None:
     receiver = place.Import(suffix=f"> {place.base}/target; touch {place.base}/all; sleep 300").Start()
     sender = place.Export(receiver.Port(), prefix="echo data |").Start()
-    Wait(lambda: (place.base / "all").exists())
+    WaitUntil((place.base / "all").exists, "all has arrived")
     receiver.Stop()
     assert receiver.Error() == STOPPED
     assert "connection" in sender.Error()
@@ -80,7 +81,7 @@ def test_a_script_may_clean_up(place: Place, side: str) -> None:
     sink, source = ("", f"( {script}; ) |") if side == "export" else (f"| ( cd / && {script}; )", "sleep 300 |")
     receiver = place.Import(suffix=sink, magic=None).Start()
     sender = place.Export(receiver.Port(), prefix=source, magic=None).Start()
-    Wait(begun.exists)
+    WaitUntil(begun.exists, "it has begun")
     ends = {"export": sender, "import": receiver}
     ends[side].Stop()
     assert ends[side].Error() == STOPPED
@@ -93,7 +94,7 @@ def test_a_program_that_does_not_end_is_killed(place: Place, monkeypatch: pytest
     script = _Script(place, "script", f"trap '' TERM\ntouch {begun}\nwhile true; do sleep 0.05; done\n")
     receiver = place.Import(suffix=f"| ( {script}; )", magic=None).Start()
     sender = place.Export(receiver.Port(), prefix="sleep 300 |", magic=None).Start()
-    Wait(begun.exists)
+    WaitUntil(begun.exists, "it has begun")
     receiver.Stop()
     began = time.monotonic()
     assert receiver.Error() == STOPPED
@@ -117,7 +118,7 @@ def test_a_vanished_sender_ends_a_script(place: Place) -> None:
     )
     receiver = place.Import(suffix=f"| ( {script}; )", magic=None).Start()
     with place.Connect(receiver.Port()):
-        Wait(begun.exists)
+        WaitUntil(begun.exists, "it has begun")
     assert "without having announced an end" in receiver.Error()
     assert cleaned.exists()
 
@@ -131,9 +132,9 @@ def test_a_second_signal_does_not_cut_the_first_ones_work_short(place: Place) ->
     )
     receiver = place.Import(suffix=f"| ( {script}; )", magic=None).Start()
     with place.Connect(receiver.Port()):
-        Wait(begun.exists)
+        WaitUntil(begun.exists, "it has begun")
         receiver.Stop()
-        Wait(told.exists)
+        WaitUntil(told.exists, "it was told to end")
         receiver.Stop()
         go.touch()
         assert receiver.Error() == STOPPED
@@ -142,13 +143,17 @@ def test_a_second_signal_does_not_cut_the_first_ones_work_short(place: Place) ->
 
 def test_a_receiver_that_reads_nothing_for_long_is_waited_for(place: Place) -> None:
     """A stopped process: nothing is lost, and nothing else ends (``runtime.KeepAlive``)."""
-    pid_file = place.base / "pid"
-    receiver = place.Import(suffix=f"| {{ echo $BASHPID > {pid_file}; exec cat > {place.base}/target; }}").Start()
-    sender = place.Export(receiver.Port(), prefix="sleep 0.3; head -c 30000000 /dev/urandom |").Start()
-    Wait(lambda: pid_file.exists() and pid_file.read_text().strip())
-    pid = int(pid_file.read_text())
+    reading, writing, go = (place.base / name for name in ("reading", "writing", "go"))
+    receiver = place.Import(suffix=f"| {{ echo $BASHPID > {reading}; exec cat > {place.base}/target; }}").Start()
+    source = (
+        f"until [ -e {go} ]; do sleep 0.02; done; (echo $BASHPID > {writing}; exec head -c 30000000 /dev/urandom) |"
+    )
+    sender = place.Export(receiver.Port(), prefix=source).Start()
+    pid = int(WaitUntil(lambda: reading.read_text().strip(), "somebody reads"))
     os.kill(pid, signal.SIGSTOP)
-    time.sleep(0.5)
+    go.touch()
+    head = int(WaitUntil(lambda: writing.read_text().strip(), "somebody writes"))
+    WaitUntil(lambda: "pipe_write" in Path(f"/proc/{head}/wchan").read_text(), "everything up to the source is full")
     assert sender.Status()["exit_status"] is None and receiver.Status()["exit_status"] is None
     os.kill(pid, signal.SIGCONT)
     assert (sender.Code(), receiver.Code()) == (0, 0)

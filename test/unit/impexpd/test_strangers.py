@@ -15,7 +15,8 @@ import pytest
 from cryptography import x509 as crypto
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from support.transfers import MAGIC, Pem, Place, Wait
+from support.realcluster import WaitUntil
+from support.transfers import MAGIC, Pem, Place
 
 from ganeti import x509
 from ganeti.impexpd import channel, settings, welcome
@@ -107,7 +108,7 @@ def test_once_the_right_one_has_come_nobody_else_can(place: Place) -> None:
     receiver = place.Import(suffix=f"> {place.base}/target").Start()
     port = receiver.Port()
     with _Stranger(place, port) as waiting, place.Connect(port) as peer:
-        Wait(lambda: receiver.Status()["connected"])
+        WaitUntil(lambda: receiver.Status()["connected"], "it is connected")
         assert waiting.recv(1) == b""
         with pytest.raises(ConnectionRefusedError):
             _Stranger(place, port)
@@ -159,8 +160,8 @@ def test_a_sender_learns_why_even_if_its_data_comes_too_late(place: Place, write
     mine = settings.Settings("export", "", key_file=stranger, cert_file=stranger, ca_file=place.pem)
     sock = socket.create_connection((place.address, place.Import().Start().Port()))
     client = channel.Channel(sock, channel.MakeContext(mine), False, "there")
-    Wait(client.Handshake)
-    Wait(lambda: select.select([client], [], [], 0)[0])
+    WaitUntil(client.Handshake, "the handshake is over")
+    WaitUntil(lambda: select.select([client], [], [], 0)[0], "the answer is there")
     with pytest.raises(channel.Refused, match="there does not accept the certificate of this side"):
         while writes:
             client.Write(memoryview(b"x" * 100000))
@@ -209,7 +210,7 @@ def test_an_export_waits_for_an_import_that_comes_later(
     caplog.set_level(logging.INFO)
     port = addresses.Port()  # type: ignore[attr-defined]
     sender = place.Export(port, prefix="echo data |", connect_retries=30).Start()
-    Wait(lambda: "No connection yet" in caplog.text)
+    WaitUntil(lambda: "No connection yet" in caplog.text, "the first try has failed")
     receiver = place.Import(port=port, suffix=f"> {place.base}/target").Start()
     assert (sender.Code(), receiver.Code()) == (0, 0)
     assert receiver.Status()["listen_port"] == port

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.transfers import MAGIC, Place, ReceiveAll, Wait
+from support.realcluster import WaitUntil
+from support.transfers import MAGIC, Place, ReceiveAll
 
 from ganeti.impexpd.channel import Channel
 
@@ -119,7 +120,7 @@ def test_a_stream_that_is_cut_off_is_not_complete(place: Place, how: str, compre
     data = MARK + CONTENT[:100000]
     with place.Connect(receiver.Port()) as peer:
         peer.sendall(data if compress == "none" else gzip.compress(data))
-        Wait(lambda: (place.base / "target").exists() or compress != "none")
+        WaitUntil(lambda: (place.base / "target").exists() or compress != "none", "data arrives")
         if how == "shutdown":
             peer.shutdown(socket.SHUT_WR)
         elif how == "reset":

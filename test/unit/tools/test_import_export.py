@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from support.allocator import Lease
-from support.transfers import Pem, Wait
+from support.realcluster import WaitUntil
+from support.transfers import Pem
 from support.virtualnode import TOP
 
 from ganeti import runtime
@@ -47,7 +48,7 @@ class Programs:
             return {}
 
     def Port(self, name: str) -> str:
-        return str(Wait(lambda: self.Status(name).get("listen_port")))
+        return str(WaitUntil(lambda: self.Status(name).get("listen_port"), "it listens"))
 
     def Close(self) -> None:
         for process in self.started:
