@@ -120,4 +120,4 @@ def test_it_would_be_seen_if_a_forced_start_overlooked_who_is_running() -> None:
 @pytest.mark.slow
 def test_files_are_edited_by_hand_in_some_runs() -> None:
     """That an edit is taken over whenever a start can do so is what every run needs to come to rest."""
-    assert any(Run(seed).edits for seed in range(1, 201)), "one run in thirty or so"
+    assert sum(Run(seed).edits for seed in range(1, 101)) >= 3

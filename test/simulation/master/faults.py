@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from simulated import Process
     from simulation.master.machines import MasterNode
 # Seconds after which an exporter has written what a full disk did not take.
-_WRITTEN_AFTER = 5.0
+WRITTEN_AFTER = 5.0
 
 
 def LoseStore(cluster: MasterCluster, rng: random.Random) -> str:
@@ -175,7 +175,7 @@ def EditByHand(cluster: MasterCluster, rng: random.Random) -> str:
             cluster.hands_on = False
         elif node.masterd is not None and node.masterd.alive:
             cluster.world.Schedule(0.5, look)
-        elif not node.stopped or cluster.world.elapsed - cluster.last_full < _WRITTEN_AFTER:
+        elif not node.stopped or cluster.world.elapsed - cluster.last_full < WRITTEN_AFTER:
             # It died, or its disk was full: what lies there is not the newest state, which a stop leaves.
             cluster.hands_on = False
         else:
@@ -183,7 +183,7 @@ def EditByHand(cluster: MasterCluster, rng: random.Random) -> str:
             others = (other for other in cluster.nodes if other is not node)
             alone = not any(other.masterd is not None and other.masterd.alive for other in others)
             cluster.edited_on = node.name if alone else ""
-            edit = node.machine.StartProcess(lambda: _Edit(cluster, rng), "editor")
+            edit = node.machine.StartProcess(lambda: Edit(cluster, rng), "editor")
             cluster.world.Schedule(1.0, lambda: start(edit))
 
     def start(edit: Process) -> None:
@@ -216,7 +216,7 @@ def _KillWhenOpen(cluster: MasterCluster, node: MasterNode, delay: float) -> Non
     look()
 
 
-def _Edit(cluster: MasterCluster, rng: random.Random) -> bool:
+def Edit(cluster: MasterCluster, rng: random.Random) -> bool:
     """An administrator with an editor."""
     try:
         data = serializer.LoadProper(runtime.ReadFile(pathutils.CLUSTER_CONF_FILE))
