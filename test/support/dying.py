@@ -28,3 +28,23 @@ def DiesAt(unit: type[LogicalUnit[Any]], *changes: str) -> type[LogicalUnit[Any]
             return super().Exec(feedback)
 
     return Dies
+
+
+def DiesIn(unit: type[LogicalUnit[Any]], number: int, seen: list[str]) -> type[LogicalUnit[Any]]:
+    """Return the unit, killed when it is about to make call number ``number`` to a node; ``seen``: the calls before."""
+
+    class Dies(unit):  # type: ignore[misc, valid-type]
+        def Exec(self, feedback: Any) -> Any:
+            real = self.rpc
+
+            class Calls:
+                def __getattr__(self, name: str) -> Any:
+                    if len(seen) >= number:
+                        raise Killed
+                    seen.append(name)
+                    return getattr(real, name)
+
+            self.rpc = Calls()  # type: ignore[assignment]
+            return super().Exec(feedback)
+
+    return Dies

@@ -9,12 +9,15 @@ from typing import Any
 
 from simulated.disk import File
 
-from ganeti import runtime
+from ganeti import objects, runtime
 from ganeti.backend import wire
 from ganeti.storage import tree
+from support.creation import OnDisks
 from support.master import Master
 from support.simnode import SimNode
+from support.standinstorage import Write
 
+CONTENT = [b"the first disk", b"the second disk"]
 _FIRST_PORT = 20000
 
 
@@ -124,6 +127,34 @@ class Transfers:
 
     def _CleanUp(self, _node: SimNode, name: str) -> None:
         self.programs.pop(name, None)
+
+
+class TwoDisks:
+    """An instance with two disks on the first node, which hold CONTENT."""
+
+    def __init__(self, master: Master, name: str, template: str = "plain", up: bool = True):
+        self.master, self.name = master, name
+        self.transfers = Transfers(master)
+        more: dict[str, Any] = {"snode": "node2"} if template == "drbd" else {}
+        master.Run(OnDisks(name, {"size": 128}, {"size": 256}, disk_template=template, start=up, **more))
+        for disk, content in zip(self.disks, CONTENT, strict=True):
+            Write(self.File(0, disk), content)
+
+    @property
+    def web(self) -> objects.Instance:
+        return self.master.Instance(self.name)
+
+    @property
+    def disks(self) -> tuple[objects.Disk, ...]:
+        return self.master.snapshot.InstanceDisks(self.web)
+
+    def File(self, number: int, disk: objects.Disk) -> File:
+        """What holds the data of a disk on a node."""
+        data = disk.children[0] if disk.children else disk
+        path = "/dev/{}/{}".format(*data.logical_id) if data.dev_type == "plain" else data.logical_id[1]
+        file = self.master[number].machine.disk.Lookup(path)
+        assert isinstance(file, File), f"{path} is not on node{number + 1}"
+        return file
 
 
 def _Path(end: Any) -> str:

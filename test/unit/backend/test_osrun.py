@@ -160,29 +160,23 @@ def test_reinstallation_is_told(system: System) -> None:
     assert system.Seen()[0]["INSTANCE_REINSTALL"] == "1"
 
 
-@pytest.mark.req("D20-OS-01")
-def test_scripts_get_no_arguments(system: System) -> None:
-    for name in ("create", "rename", "export", "import"):
-        system.Script(name, f'#!/bin/sh\necho "{name} $#" >> {system.base}/out\n')
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        pytest.param("$#", "0", marks=pytest.mark.req("D20-OS-01"), id="no arguments"),
+        pytest.param("$OSP_FS_TYPE", "ext4", marks=pytest.mark.req("D22-OSP-18"), id="the parameters"),
+    ],
+)
+def test_what_every_script_gets(system: System, words: str, wanted: str) -> None:
+    kinds = ("create", "rename", "export", "import")
+    for name in kinds:
+        system.Script(name, f'#!/bin/sh\necho "{name} {words}" >> {system.base}/out\n')
     [disk] = wire.InstanceDisks(system.instance)
     osrun.Add(system.Data(), False, 0)
     osrun.RunRename(system.Data(), "old.example.com", 0)
     for kind in (osdef.EXPORT, osdef.IMPORT):
         _Run(osrun.TransferCommand(kind, system.instance, disk, 0))
-    assert (system.base / "out").read_text().splitlines() == ["create 0", "rename 0", "export 0", "import 0"]
-
-
-@pytest.mark.req("D22-OSP-18")
-def test_every_script_gets_the_parameters(system: System) -> None:
-    for name in ("create", "rename", "export", "import"):
-        system.Script(name, f'#!/bin/sh\necho "{name} $OSP_FS_TYPE" >> {system.base}/out\n')
-    [disk] = wire.InstanceDisks(system.instance)
-    osrun.Add(system.Data(), False, 0)
-    osrun.RunRename(system.Data(), "old.example.com", 0)
-    for kind in (osdef.EXPORT, osdef.IMPORT):
-        _Run(osrun.TransferCommand(kind, system.instance, disk, 0))
-    lines = ["create ext4", "rename ext4", "export ext4", "import ext4"]
-    assert (system.base / "out").read_text().splitlines() == lines
+    assert (system.base / "out").read_text().splitlines() == [f"{name} {wanted}" for name in kinds]
 
 
 @pytest.mark.req("D20-OS-12")

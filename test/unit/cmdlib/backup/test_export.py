@@ -6,17 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.creation import OnDisks
 from support.master import Master
-from support.standinstorage import Write
-from support.transferring import Transfers
+from support.transferring import CONTENT, TwoDisks
 from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
 
-from ganeti import errors, objects, opcodes, pathutils, runtime
+from ganeti import errors, opcodes, pathutils, runtime
 from ganeti.cmdlib.backup import remote
 from ganeti.params import exported
 
-CONTENT = [b"the first disk", b"the second disk"]
 EXPORT = f"{pathutils.EXPORT_DIR}/{WEB}"
 
 
@@ -25,28 +22,12 @@ def three(make: Callable[..., Master]) -> Master:
     return make(3, lvm=True, change=_EmptyWithFiles)
 
 
-class Exporting:
-    """An instance with two disks on the first node, and what is on the nodes."""
+class Exporting(TwoDisks):
+    """What is on the nodes beside the disks."""
 
     def __init__(self, master: Master, template: str = "plain", up: bool = True):
-        self.master = master
-        self.transfers = Transfers(master)
-        more: dict[str, Any] = {"snode": "node2"} if template == "drbd" else {}
-        master.Run(OnDisks(WEB, {"size": 128}, {"size": 256}, disk_template=template, start=up, **more))
-        for disk, content in zip(self.disks, CONTENT, strict=True):
-            data = disk.children[0] if disk.children else disk
-            group, name = data.logical_id
-            file = master[0].machine.disk.Lookup(f"/dev/{group}/{name}" if data.dev_type == "plain" else name)
-            Write(file, content)
+        super().__init__(master, WEB, template, up)
         self.before = self.Volumes()
-
-    @property
-    def web(self) -> objects.Instance:
-        return self.master.Instance(WEB)
-
-    @property
-    def disks(self) -> tuple[objects.Disk, ...]:
-        return self.master.snapshot.InstanceDisks(self.web)
 
     def Runs(self) -> bool:
         return WEB in self.master[0].guests

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support.dying import Killed
+from support.dying import DiesIn, Killed
 from support.heads import Server
 from support.master import Master
 from support.simnode import FILE_FOLDER, SHARED_FOLDER
@@ -349,24 +349,6 @@ def test_a_helper_of_which_nobody_knows_whether_it_has_ended_keeps_disks_from_be
 # --- when the master dies --------------------------------------------------------------------------------------------------
 
 
-def _DiesIn(number: int, seen: list[str]) -> type[LUBackupExport]:
-    class Dies(LUBackupExport):
-        def Exec(self, feedback: Any) -> Any:
-            real = self.rpc
-
-            class Calls:
-                def __getattr__(self, name: str) -> Any:
-                    if len(seen) >= number:
-                        raise Killed
-                    seen.append(name)
-                    return getattr(real, name)
-
-            self.rpc = Calls()  # type: ignore[assignment]
-            return super().Exec(feedback)
-
-    return Dies
-
-
 def _DieEverywhere(master: Master, scene: Zeroing) -> None:
     """Whenever the master dies: what is left is named by verify, and the instance starts from its own disks."""
     disks, named = scene.disks, 0
@@ -376,7 +358,7 @@ def _DieEverywhere(master: Master, scene: Zeroing) -> None:
         )
         seen: list[str] = []
         try:
-            master.Run(op, units={op.OP_ID: _DiesIn(number, seen)})
+            master.Run(op, units={op.OP_ID: DiesIn(LUBackupExport, number, seen)})
         except Killed:
             assert scene.disks == disks and scene.web.disks == tuple(disk.uuid for disk in disks), seen
         else:

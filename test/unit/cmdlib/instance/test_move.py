@@ -7,20 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from simulated.disk import File
 from support.creation import OnDisks
-from support.dying import Killed
+from support.dying import DiesIn, Killed
 from support.master import Master
 from support.simnode import FILE_FOLDER, SimNode
-from support.standinstorage import Write
-from support.transferring import Transfers
+from support.transferring import CONTENT, TwoDisks
 from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
 
 from ganeti import errors, objects, opcodes, runtime
 from ganeti.cmdlib.disk.devices import RemovalByHand
 from ganeti.cmdlib.instance.moving.move import LUInstanceMove
-
-CONTENT = [b"the first disk", b"the second disk"]
 
 
 @pytest.fixture
@@ -28,33 +24,15 @@ def three(make: Callable[..., Master]) -> Master:
     return make(3, lvm=True, change=_EmptyWithFiles)
 
 
-class Moving:
-    """An instance with two disks on the first node, and what becomes of its data."""
+class Moving(TwoDisks):
+    """What becomes of the data."""
 
     def __init__(self, master: Master, template: str = "plain", up: bool = True):
-        self.master = master
-        self.transfers = Transfers(master)
-        master.Run(OnDisks(WEB, {"size": 128}, {"size": 256}, disk_template=template, start=up))
-        for disk, content in zip(self.disks, CONTENT, strict=True):
-            Write(self.File(0, disk), content)
-
-    @property
-    def web(self) -> objects.Instance:
-        return self.master.Instance(WEB)
-
-    @property
-    def disks(self) -> tuple[objects.Disk, ...]:
-        return self.master.snapshot.InstanceDisks(self.web)
+        super().__init__(master, WEB, template, up)
 
     @property
     def home(self) -> int:
         return self.master.nodes.index(self.web.primary_node)
-
-    def File(self, number: int, disk: objects.Disk) -> File:
-        path = "/".join(map(str, disk.logical_id)) if disk.dev_type == "plain" else disk.logical_id[1]
-        file = self.master[number].machine.disk.Lookup(f"/dev/{path}" if disk.dev_type == "plain" else path)
-        assert isinstance(file, File), f"{path} is not on node{number + 1}"
-        return file
 
     def Content(self) -> list[bytes]:
         """What the disks hold where the configuration says that they are."""
@@ -499,26 +477,6 @@ def _FollowVerify(moving: Moving) -> list[str]:
     return said
 
 
-def _DiesIn(number: int, seen: list[str]) -> type[LUInstanceMove]:
-    """The unit, whose master is killed when it is about to make call number ``number``; ``seen``: the calls before."""
-
-    class Dies(LUInstanceMove):
-        def Exec(self, feedback: Any) -> None:
-            real = self.rpc
-
-            class Calls:
-                def __getattr__(self, name: str) -> Any:
-                    if len(seen) >= number:
-                        raise Killed
-                    seen.append(name)
-                    return getattr(real, name)
-
-            self.rpc = Calls()  # type: ignore[assignment]
-            super().Exec(feedback)
-
-    return Dies
-
-
 @pytest.mark.req("D20-LOCK-11")
 @pytest.mark.parametrize("template", ["plain", "file"])
 def test_a_master_that_dies_in_any_step_leaves_the_data_where_the_configuration_says(
@@ -530,7 +488,7 @@ def test_a_master_that_dies_in_any_step_leaves_the_data_where_the_configuration_
         op, seen = _Move(f"node{2 - moving.home}"), list[str]()
         start = moving.home
         try:
-            three.Run(op, units={op.OP_ID: _DiesIn(number, seen)})
+            three.Run(op, units={op.OP_ID: DiesIn(LUInstanceMove, number, seen)})
         except Killed:
             sides.add(moving.home == start)
         else:
