@@ -146,7 +146,7 @@ def ExportInfo(path: str) -> str:
             return _ReadDescription(file_name)
         except FileNotFoundError as err:
             raise errors.RpcCallError(
-                f"There is no complete export in {directory}: it has no {exported.FILE_NAME}"
+                f"Directory {directory} has no complete export: {exported.FILE_NAME} is missing"
             ) from err
         except UnicodeDecodeError as err:
             raise errors.RpcCallError(f"{file_name} is not UTF-8 text") from err
@@ -199,7 +199,7 @@ def _Remove(path: str) -> None:
     if not _IsDir(path):
         runtime.RemoveFile(path, sync=True)
         return
-    # What is half removed is no export any longer.
+    # A half-removed directory must not look like an export.
     runtime.RemoveFile(posixpath.join(path, exported.FILE_NAME), sync=True)
     runtime.RemoveTree(path)
 
@@ -248,7 +248,7 @@ def _SettleContent(directory: str, instance: objects.Instance, disks: Sequence[o
         mode = _Mode(posixpath.join(directory, dump)) if "/" not in dump else None
         if mode is None or not stat.S_ISREG(mode):
             raise errors.RpcCallError(
-                f"Instance {instance.name}: there is no file {dump} with the content of a disk in {directory}"
+                f"Instance {instance.name}: file {dump}, with the content of a disk, is missing from {directory}"
             )
     for name in runtime.ListDir(directory):
         if name not in dumps:

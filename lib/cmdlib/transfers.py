@@ -152,7 +152,7 @@ def SendDisks(
             senders.append(sender)
             running.Add(sender)
         running.Run()
-        return [sender.error for sender in senders]
+        return [sender.problem for sender in senders]
 
 
 def ReceiveDisks(
@@ -189,8 +189,10 @@ def ReceiveDisks(
 
         for receiver in receivers:
             receiver.on_listening = tell
+        if not receivers:
+            listening([])
         running.Run()
-        return [receiver.error for receiver in receivers]
+        return [receiver.problem for receiver in receivers]
 
 
 def _Options(
@@ -229,7 +231,12 @@ class _Program:
         self._started = self._answered = self._reported = self._moved = runtime.Monotonic()
         self._amount: Any = None
 
-    def Start(self, feedback: Feedback) -> None:
+    @property
+    def problem(self) -> str | None:
+        """What is said of its end: None if that was well, or not yet."""
+        return _CANCELLED if self.error is not None and self.aborted else self.error
+
+    def Start(self) -> None:
         result = self._Begin()
         self._started = self._answered = self._reported = runtime.Monotonic()
         if result.fail_msg:
@@ -412,8 +419,8 @@ class _Pair:
 
     def Error(self) -> str | None:
         failed = [program for program in (self._sender, self._receiver) if program is not None and program.error]
-        first = [str(program.error) for program in failed if not program.aborted]
-        return "; ".join(first) or (_CANCELLED if failed else None)
+        said = [program.problem for program in failed if program.problem != _CANCELLED]
+        return "; ".join(map(str, said)) or (_CANCELLED if failed else None)
 
 
 # --- all together -------------------------------------------------------------------------------------------------------
@@ -450,7 +457,7 @@ class _Run:
                 program = self._waiting.pop(0)
                 self._programs.append(program)
                 if not program.ended:
-                    program.Start(self._feedback)
+                    program.Start()
             if all(program.ended for program in self._programs):
                 return
             self._LookAround()

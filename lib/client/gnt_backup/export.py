@@ -7,10 +7,10 @@ from ganeti.cli import jobs
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import Flag, Off, Options, Value
-from ganeti.client.shared import transfers
+from ganeti.client.shared import transferoptions
 from ganeti.opcodes import OpBackupExport
 
-TRANSPORT_COMPRESSION = transfers.Compression("--transport-compression")
+TRANSPORT_COMPRESSION = transferoptions.Compression("--transport-compression")
 NO_SHUTDOWN = Off("--noshutdown", dest="shutdown", text="Do not stop the instance: export snapshots of its disks")
 REMOVE_INSTANCE = Flag("--remove-instance", dest="remove_instance", text="Remove the instance after its export")
 IGNORE_REMOVE_FAILURES = Flag(
@@ -36,7 +36,7 @@ LONG_SLEEP = Flag(
 
 
 def Run(options: Options, arguments: list[str]) -> int:
-    transfers.CheckTarget(options)
+    transferoptions.CheckTarget(options)
     jobs.SubmitOrSend(jobs.FromOptions(OpBackupExport, options, instance_name=arguments[0]), options)
     return constants.EXIT_SUCCESS
 
@@ -46,7 +46,7 @@ COMMAND = Command(
     "Export an instance to a node",
     (One("instance"),),
     (
-        transfers.TARGET_NODE.But(help="Node that keeps the export"), TRANSPORT_COMPRESSION, NO_SHUTDOWN, o.SHUTDOWN_TIMEOUT,
+        transferoptions.TARGET_NODE.But(help="Node that keeps the export"), TRANSPORT_COMPRESSION, NO_SHUTDOWN, o.SHUTDOWN_TIMEOUT,
         LONG_SLEEP, REMOVE_INSTANCE, IGNORE_REMOVE_FAILURES, ZERO_FREE_SPACE, ZEROING_TIMEOUT_FIXED,
         ZEROING_TIMEOUT_PER_MIB, o.FORCE.Hidden(), *o.SET_JOB,
     ),

@@ -7,7 +7,7 @@ from ganeti.cli import jobs
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import COMPLETE_NODE, Flag, Options, Value
-from ganeti.client.shared import creation, transfers
+from ganeti.client.shared import creation, transferoptions
 
 SOURCE_NODE = Value(
     "--src-node", dest="src_node", metavar="NODE", completion=COMPLETE_NODE,
@@ -51,7 +51,7 @@ COMMAND = Command(
     (
         SOURCE_NODE, SOURCE_DIR, *creation.SET_PLACE,
         o.OS_PARAMETERS.But(help="Parameters for the scripts of the operating system"), *creation.SET_PARAMETERS,
-        IDENTIFY_DEFAULTS, transfers.COMPRESS,
+        IDENTIFY_DEFAULTS, transferoptions.COMPRESS,
         creation.NO_NICS.Hidden(), *creation.SET_WITHOUT_EFFECT, *o.SET_JOB,
     ),
     details="What is not given is taken from the export: operating system, disks, NICs and parameters, and the disk template if"

@@ -7,13 +7,13 @@ from ganeti.cli import ask, jobs
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import Options
-from ganeti.client.shared import transfers
+from ganeti.client.shared import transferoptions
 from ganeti.opcodes import OpInstanceMove
 
 
 def Run(options: Options, arguments: list[str]) -> int:
     name = arguments[0]
-    transfers.CheckTarget(options)
+    transferoptions.CheckTarget(options)
     question = (
         f"Instance {name} will be stopped while its disks are copied to node {options.target_node}. The old disks will"
         " be deleted afterwards. Continue?"
@@ -29,7 +29,7 @@ COMMAND = Command(
     "Stop an instance and move it to another node by copying its disks",
     (One("instance"),),
     (
-        o.FORCE, transfers.TARGET_NODE, transfers.COMPRESS, o.SHUTDOWN_TIMEOUT,
+        o.FORCE, transferoptions.TARGET_NODE, transferoptions.COMPRESS, o.SHUTDOWN_TIMEOUT,
         o.IGNORE_CONSISTENCY.But(help="Proceed after a failed shutdown if the instance is known to have ended"), o.IGNORE_IPOLICY, *o.SET_JOB,
     ),
     details="This is for disks that only one node has, such as those of templates plain and file; gnt-instance migrate"

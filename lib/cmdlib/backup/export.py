@@ -23,11 +23,11 @@ from ganeti.cmdlib.common import (
 from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk.devices import RemovalByHand, ShutdownDisks, StartDisks
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, InstanceLU
-from ganeti.cmdlib.instance.helper import CheckZeroing, ZeroFreeSpace
 from ganeti.cmdlib.instance.life import RemoveInstanceDisks
 from ganeti.cmdlib.instance.moving.looking import LookAround
 from ganeti.cmdlib.instance.room import IsShared
 from ganeti.cmdlib.instance.run import StartAgain
+from ganeti.cmdlib.instance.zeroing import CheckZeroing, ZeroFreeSpace
 from ganeti.params import disk as disk_params
 from ganeti.params import exported, runstate
 

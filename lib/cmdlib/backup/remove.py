@@ -14,7 +14,7 @@ from ganeti.utils.text import NiceSort
 class LUBackupRemove(NoHooksLU[opcodes.OpBackupRemove]):
     """Removes what nodes list as the export of a name, complete or not.
 
-    The instance need not exist any more.  If it does, its lock keeps others from exporting it meanwhile.
+    The instance may no longer exist.  If it does, its lock prevents a new export in the meantime.
     """
 
     REQ_BGL = False

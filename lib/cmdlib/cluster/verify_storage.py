@@ -201,7 +201,7 @@ def _CheckFile(
     result: RpcResult,
     path: str,
 ) -> None:
-    """Report a file that is no disk's on this node.
+    """Report a file that belongs to no disk on this node.
 
     One with the name of a disk is that disk's, wherever it lies on the disk's node: a change of the instance's name, or
     detaching, may have been cut off.

@@ -103,9 +103,9 @@ def test_exports_are_listed_by_their_directories(node: Node) -> None:
 @pytest.mark.parametrize(
     ("path", "problem"),
     [
-        (f"{TOP}/none", "There is no complete export in /.*/none: it has no config.ini"),
-        (f"{TOP}/{NEW}", "There is no complete export"),
-        (TOP, "There is no complete export"),
+        (f"{TOP}/none", "/none has no complete export: config.ini is missing"),
+        (f"{TOP}/{NEW}", "has no complete export"),
+        (TOP, "has no complete export"),
         ("/etc", "does not lie below"),
         (f"{TOP}/../../../etc", "does not lie below"),
         (f"{TOP}-other/{NAME}", "does not lie below"),
@@ -235,10 +235,12 @@ def test_a_disk_that_failed_leaves_no_file(node: Node) -> None:
 def test_a_disk_without_its_file_is_an_error_and_the_old_export_stays(node: Node) -> None:
     node.Export(_Guest("1"), OLD_TEXT)
     node.Receive(_Guest("2"), NEW_TEXT, only=[0])
-    with pytest.raises(errors.RpcCallError, match=f"{NAME}: there is no file {_Guest('2').disks[1]} with the content"):
+    with pytest.raises(
+        errors.RpcCallError, match=f"{NAME}: file {_Guest('2').disks[1]}, with the content of a disk, is missing"
+    ):
         node.Finalize(_Guest("2"))
     node.Call(runtime.Symlink, "/etc/shadow", f"{TOP}/{NEW}/{_Guest('2').disks[1]}")
-    with pytest.raises(errors.RpcCallError, match="there is no file"):
+    with pytest.raises(errors.RpcCallError, match="is missing from"):
         node.Finalize(_Guest("2"))
     assert node.Content()[1] == [OLD_TEXT, OLD_TEXT]
     instance, disks = _Arguments(_Guest("2"))

@@ -118,7 +118,7 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
             )
 
     def _CheckRatios(self, instance: objects.Instance) -> None:
-        """Check the ratios of the target's group, as for every node that a person names."""
+        """Check the ratios of the target's group, as for any node that is named by hand."""
         snapshot, target = self.snapshot, self._target
         filled = params.FillBE(snapshot, instance)
         found = ratios.CpuViolations(self, target.uuid, filled["vcpus"], instance.hypervisor, instance.uuid)
@@ -170,7 +170,7 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
         made: list[tuple[str, objects.Disk]] = []
         self._stopped = False
         try:
-            # First: a target that cannot hold them is no reason to stop the guest.
+            # Before the guest is stopped, which a target without room for them should not cause.
             made = CreateDisks(self, moved, disks, disk_params.Of(disks[0]).name)
             self._StopGuest(feedback)
             self._Copy(feedback, moved, disks)

@@ -246,3 +246,22 @@ def test_nobody_who_connects_leaves_a_stopped_instance_and_no_key(three: Master)
         three.Run(_Arriving(three))
     assert three.Instance(COPY).admin_state == constants.ADMINST_DOWN
     assert three[0].Names(pathutils.CRYPTO_KEYS_DIR) == []
+
+
+def _WithDiskless(root: objects.Snapshot) -> objects.Snapshot:
+    made = _EmptyWithFiles(root)
+    templates = [*made.cluster.enabled_disk_templates, "diskless"]
+    ipolicy = {**made.cluster.ipolicy, "disk-templates": templates}
+    return made.Replace(cluster=made.cluster.Replace(enabled_disk_templates=templates, ipolicy=ipolicy))
+
+
+def test_without_disks_there_is_nothing_to_wait_for(make: Callable[..., Master]) -> None:
+    """The client learns that, too: it waits for the addresses."""
+    three = make(3, lvm=True, change=_WithDiskless)
+    op = _Arriving(three, disk_template="diskless", nics=[{}])
+    op.disks = []
+    cbs = Callbacks()
+    three.Run(op, cbs)
+    [told] = [content for kind, content in cbs.log if kind == constants.ELOG_REMOTE_IMPORT]
+    assert told["disks"] == [] and "x509_ca" in told
+    assert three.Instance(COPY).disks == ()
