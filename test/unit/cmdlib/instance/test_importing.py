@@ -255,13 +255,17 @@ def _WithDiskless(root: objects.Snapshot) -> objects.Snapshot:
     return made.Replace(cluster=made.cluster.Replace(enabled_disk_templates=templates, ipolicy=ipolicy))
 
 
-def test_without_disks_there_is_nothing_to_wait_for(make: Callable[..., Master]) -> None:
+@pytest.fixture
+def diskless(make: Callable[..., Master]) -> Master:
+    return make(3, lvm=True, change=_WithDiskless)
+
+
+def test_without_disks_there_is_nothing_to_wait_for(diskless: Master) -> None:
     """The client learns that, too: it waits for the addresses."""
-    three = make(3, lvm=True, change=_WithDiskless)
-    op = _Arriving(three, disk_template="diskless", nics=[{}])
+    op = _Arriving(diskless, disk_template="diskless", nics=[{}])
     op.disks = []
     cbs = Callbacks()
-    three.Run(op, cbs)
+    diskless.Run(op, cbs)
     [told] = [content for kind, content in cbs.log if kind == constants.ELOG_REMOTE_IMPORT]
     assert told["disks"] == [] and "x509_ca" in told
-    assert three.Instance(COPY).disks == ()
+    assert diskless.Instance(COPY).disks == ()
