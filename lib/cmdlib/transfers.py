@@ -258,7 +258,7 @@ class _Program:
         now = runtime.Monotonic()
         if status is None or not status:
             if now - self._started > _READY_SECONDS:
-                self._Fail("does not report what it does")
+                self._FailBecause("does not report what it does")
             return
         self._answered = now
         came = bool(status.get("connected")) and not self.connected
@@ -268,7 +268,7 @@ class _Program:
             return
         if self.deadline is not None and now > self.deadline:
             self.aborted = True
-            self._Fail("does not end although the other end has failed")
+            self._FailBecause("does not end although the other end has failed")
             return
         self._Listening(status, feedback)
         if came:
@@ -278,7 +278,7 @@ class _Program:
             self._Report(status, now, feedback)
             self._Stalled(status, now, feedback)
         elif now - self._started > self._connect_seconds + _READY_SECONDS:
-            self._Fail(f"was not connected within {self._connect_seconds:.0f} seconds")
+            self._FailBecause(f"was not connected within {self._connect_seconds:.0f} seconds")
 
     def _Stalled(self, status: Mapping[str, Any], now: float, feedback: Feedback) -> None:
         """Say so when nothing has moved for long."""
@@ -294,9 +294,9 @@ class _Program:
     def NodeSilent(self, reason: str) -> None:
         """Take note that the node does not answer."""
         if runtime.Monotonic() - self._answered > _SILENCE_SECONDS:
-            self._Fail(f"is given up: its node does not answer ({reason})")
+            self._FailBecause(f"is given up: its node does not answer ({reason})")
 
-    def _Fail(self, why: str) -> None:
+    def _FailBecause(self, why: str) -> None:
         self.Fail(f"{self.doing} of {self.component} on node {self._node_name} {why}")
 
     def _End(self, status: Mapping[str, Any]) -> None:
@@ -307,7 +307,7 @@ class _Program:
         why = status.get("error_message") or f"exit code {status['exit_status']}"
         output = [line for line in status.get("recent_output") or () if line not in str(why)]
         shown = f" ({'; '.join(map(str, output[-3:]))})" if output else ""
-        self._Fail(f"failed: {why}{shown}")
+        self._FailBecause(f"failed: {why}{shown}")
 
     def _Listening(self, status: Mapping[str, Any], feedback: Feedback) -> None:
         """Note where it listens; only receivers do."""
