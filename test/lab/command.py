@@ -42,6 +42,9 @@ def Main(argv: list[str]) -> int:
         "--as-readme", action="store_true", help="these stories: install what the README says, by its own commands"
     )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 24), help="repeats a run")
+    parser.add_argument(
+        "--first", type=int, default=1, metavar="PLACE", help="where the stories of every place (_everywhere) begin"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the machines running, and take commands")
     options = parser.parse_args(argv)
     if options.list:
@@ -101,7 +104,7 @@ def _TellInCluster(options: argparse.Namespace, names: list[str], say: Callable[
         tempfile.TemporaryDirectory(prefix="lab-", dir="/var/tmp") as folder,
         LabCluster(Path(folder), options.nodes, say) as cluster,
     ):
-        stage = Stage(cluster, options.seed, say)
+        stage = Stage(cluster, options.seed, say, options.first)
         for name, seed in _Rounds(names, options.times, options.seed):
             failed += not _Tell(stage, name, seed)
             if failed and not options.keep:
@@ -120,7 +123,7 @@ def _TellOnSite(options: argparse.Namespace, names: list[str], say: Callable[[st
             count = max(options.nodes, stories.NodesFor(stories.All()[name]))
             made = (LightSite if options.light else Site)(Path(folder), count, say, install)
             with made as site:
-                teller = Teller(site, seed, say)
+                teller = Teller(site, seed, say, options.first)
                 failed += not _Tell(teller, name, seed)
                 if options.light and options.keep:
                     SitePrompt(teller).cmdloop()

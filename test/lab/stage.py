@@ -39,11 +39,15 @@ def Mirrors(node: Node) -> dict[int, Mirror]:
 
 
 class Teller(Generic[_Cluster]):
-    """Some machines for stories; ``random`` decides what a story leaves open."""
+    """Some machines for stories; ``random`` decides what a story leaves open.
 
-    def __init__(self, cluster: _Cluster, seed: int, say: Callable[[str], None] = lambda _: None):
+    ``first``: the place, from 1, at which a story begins that goes from place to place.
+    """
+
+    def __init__(self, cluster: _Cluster, seed: int, say: Callable[[str], None] = lambda _: None, first: int = 1):
         self.cluster = cluster
         self.seed = seed
+        self.first = first
         self.random = random.Random(seed)
         self.say = say
 

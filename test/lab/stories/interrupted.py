@@ -5,9 +5,10 @@ Each goes on as an administrator would: it does what the messages say until the 
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from lab.cluster import Node
 from lab.stage import Stage
@@ -65,6 +66,14 @@ def CutPower(stage: Stage, node: Node, _name: str, writer: Writer) -> Callable[[
 
 _ON_MIGRATION: tuple[Strike, ...] = (KillMaster, KillNoded, EndGuest, CutPower)
 _ON_REPLACEMENT: tuple[Strike, ...] = (KillMaster, KillNoded, CutPower)
+
+
+def _Places(stage: Stage, *choices: Iterable[int]) -> Iterator[tuple[int, ...]]:
+    """Go through the places that the choices make, from the one on that the run was told to begin with."""
+    places = list(itertools.product(*choices))
+    for number, place in enumerate(places[stage.first - 1 :], stage.first):
+        stage.say(f"  place {number} of {len(places)}")
+        yield place
 
 
 def _InTurn(stage: Stage, strikes: tuple[Strike, ...], *place: int) -> Strike:
@@ -205,9 +214,8 @@ def interrupted_migration_without_power(stage: Stage) -> None:
 
 def interrupted_migration_everywhere(stage: Stage) -> None:
     """At each step of a migration each node loses something, one thing after the other in turn."""
-    for step in range(1, STEPS_OF_MIGRATION + 1):
-        for side in _SIDES:
-            _Migration(stage, _InTurn(stage, _ON_MIGRATION, step, side), step, side)
+    for step, side in _Places(stage, range(1, STEPS_OF_MIGRATION + 1), _SIDES):
+        _Migration(stage, _InTurn(stage, _ON_MIGRATION, step, side), step, side)
 
 
 # --- replacement of a side's volumes --------------------------------------------------------------------------------------
@@ -265,8 +273,6 @@ def interrupted_replace_without_secondary(stage: Stage) -> None:
 
 def interrupted_replace_everywhere(stage: Stage) -> None:
     """At each step of replace-disks, of either side, each node loses something, one thing after the other in turn."""
-    for step in range(1, STEPS_OF_REPLACEMENT + 1):
-        for number, where in enumerate(("-p", "-s")):
-            for side in _SIDES:
-                strike = _InTurn(stage, _ON_REPLACEMENT, step, number, side)
-                _Replacement(stage, strike, stage.cluster.nodes[side], step, where)
+    for step, replaced, side in _Places(stage, range(1, STEPS_OF_REPLACEMENT + 1), _SIDES, _SIDES):
+        strike = _InTurn(stage, _ON_REPLACEMENT, step, replaced, side)
+        _Replacement(stage, strike, stage.cluster.nodes[side], step, ("-p", "-s")[replaced])
