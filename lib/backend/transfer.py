@@ -6,6 +6,7 @@ directory in RUN/import-export, which holds the program's status, its pid file, 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import posixpath
 import re
@@ -53,6 +54,8 @@ _START_SECONDS, _LOOK_SECONDS = 10.0, 0.05
 _END_SECONDS = 2 * programs.GRACE + 2
 _KILL_SECONDS = 5.0
 _KEEP_SECONDS = 86400.0
+# A master asks every few seconds as long as it works for the transfer, but may wait for a node that is silent.
+UNASKED_SECONDS = 900
 # In place of a process number.
 _UNKNOWN = 0
 _LOST = "The transfer program of this node ended without a result; was it killed?"
@@ -92,8 +95,11 @@ def StartExport(opts: Dict, host: str, port: int, instance: Dict, component: str
 
 
 def Status(names: Sequence[str]) -> list[Dict | None]:
-    """impexp_status: return what each transfer says of itself, null for one that is not known or has not begun."""
-    return [_StatusOf(posixpath.join(pathutils.IMPORT_EXPORT_DIR, name)) if _IsName(name) else None for name in names]
+    """impexp_status: return what each transfer says of itself, null for one that is not known or has not begun.
+
+    Who asks has a use for the transfer; one of which nobody asks ends.
+    """
+    return [_Asked(posixpath.join(pathutils.IMPORT_EXPORT_DIR, name)) if _IsName(name) else None for name in names]
 
 
 def Abort(name: str) -> None:
@@ -121,7 +127,7 @@ def _CommonOptions(opts: Dict) -> list[str]:
     if not _OPTIONS(opts):
         raise errors.RpcCallError(f"Options of the transfer: {_OPTIONS.Problem(opts)}")
     compress, magic = opts.get("compress"), opts.get("magic")
-    options = ["--verbose", "--ipv6" if opts.get("ipv6") else "--ipv4"]
+    options = ["--verbose", "--ipv6" if opts.get("ipv6") else "--ipv4", f"--unasked-timeout={UNASKED_SECONDS}"]
     if compress is not None:
         if not compression.IsTool(compress):
             raise errors.RpcCallError(f"'{compress}' is not the name of a compression program")
@@ -332,6 +338,14 @@ def _Read(directory: str) -> Dict | None:
     except (FileNotFoundError, NotADirectoryError, runtime.FileTooLarge, errors.ParseError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _Asked(directory: str) -> Dict | None:
+    """Return the status, and let the program see that somebody wants it."""
+    now = runtime.Time()
+    with contextlib.suppress(FileNotFoundError):
+        runtime.SetTimes(posixpath.join(directory, PID_FILE), now, now)
+    return _StatusOf(directory)
 
 
 def _StatusOf(directory: str) -> Dict | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 import re
 
 IMPORT, EXPORT = "import", "export"
@@ -28,7 +29,7 @@ class Settings:
     """The values of the command line (doc/reference/tools.md 10).
 
     ``family``: 4 or 6, None if nobody said; ``expected_size``: MiB, SIZE_FROM_DESCRIPTOR or None; ``prefix`` and ``suffix`` stand before
-    and behind the transport in a shell's line.
+    and behind the transport in a shell's line; ``unasked_timeout``: seconds, None if it goes on unasked.
     """
 
     mode: str
@@ -47,3 +48,9 @@ class Settings:
     magic: str | None = None
     prefix: str = ""
     suffix: str = ""
+    unasked_timeout: float | None = None
+
+    @property
+    def pid_file(self) -> str:
+        """Its time is that of the last question for the status."""
+        return posixpath.join(posixpath.dirname(posixpath.abspath(self.status_file)), PID_FILE)

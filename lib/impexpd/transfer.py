@@ -28,6 +28,8 @@ _MIB = 1 << 20
 _PIPE_ROOM = 1 << 20
 # Between the end of a program's input and its own.
 _BROKEN_SECONDS = 5.0
+# How often within the time that a transfer may be forgotten it looks whether it is.
+_LOOKS = 10
 # Of what a program writes as the expected size.
 _SIZE_LENGTH, _SIZE_DIGITS = 64, 18
 
@@ -63,6 +65,8 @@ class Transfer:
         # What is closed at the end, whatever happened.
         self._ends: list[PipeSource | PipeSink] = []
         self._done = False
+        # When somebody asked for the status: as the file says, and by our clock.
+        self._asked, self._asked_at = self._LastAsked(), runtime.Monotonic()
 
     def Run(self) -> int:
         """Carry the transfer out; return the exit code.  The last status says how it ended."""
@@ -71,6 +75,7 @@ class Transfer:
         try:
             self._loop.Readable(self._stop.fileno(), self._Stopped)
             self._loop.After(SAMPLE_SECONDS, self._Sample)
+            self._LookForOwner()
             compression.Check(self.settings.compress)
             self._Begin(channel.MakeContext(self.settings))
             self._loop.Run(lambda: self._done)
@@ -137,6 +142,24 @@ class Transfer:
         self._progress.Sample(runtime.Monotonic())
         self._status.Write(**self._progress.Values())
         self._loop.After(SAMPLE_SECONDS, self._Sample)
+
+    def _LookForOwner(self) -> None:
+        """End if nobody has asked for so long that the job that wants this, or its master, must be gone."""
+        limit = self.settings.unasked_timeout
+        if limit is None:
+            return
+        now, asked = runtime.Monotonic(), self._LastAsked()
+        if asked != self._asked:
+            self._asked, self._asked_at = asked, now
+        elif now - self._asked_at > limit:
+            raise TransferError(f"Nobody has asked for this transfer for {limit:g} seconds; its job must have ended")
+        self._loop.After(limit / _LOOKS, self._LookForOwner)
+
+    def _LastAsked(self) -> int:
+        try:
+            return runtime.Stat(self.settings.pid_file).st_mtime_ns
+        except FileNotFoundError:
+            return 0
 
     def _NoteLine(self, line: str) -> None:
         """A program has printed this."""

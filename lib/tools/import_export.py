@@ -7,7 +7,6 @@ anything of the transfer runs.
 from __future__ import annotations
 
 import optparse
-import posixpath
 from typing import TYPE_CHECKING
 
 from ganeti import runtime
@@ -54,6 +53,9 @@ def MakeParser() -> optparse.OptionParser:
                       help="What stands before the data in the shell's line")  # fmt: skip
     parser.add_option("--cmd-suffix", dest="cmd_suffix", default="", metavar="TEXT",
                       help="What stands behind the data in the shell's line")  # fmt: skip
+    parser.add_option("--unasked-timeout", dest="unasked_timeout", type="int", metavar="SECONDS",
+                      help="End when the time of the pid file, which is touched by whoever asks for the status, stays the"
+                      " same for so long")  # fmt: skip
     return parser
 
 
@@ -70,6 +72,8 @@ def ReadSettings(parser: optparse.OptionParser, options: optparse.Values, argume
     _CheckPlace(parser, options, mode)
     if not 0 < options.connect_timeout < 2**31 or not 0 <= options.connect_retries < 2**31:
         parser.error("--connect-timeout must be positive, and --connect-retries must not be negative")
+    if options.unasked_timeout is not None and not 0 < options.unasked_timeout < 2**31:
+        parser.error("--unasked-timeout must be positive")
     if not compression.IsTool(options.compress):
         parser.error(f"--compress: '{options.compress[:60]}' is not the name of a program")
     if options.magic is not None and not settings.IsMagic(options.magic):
@@ -91,6 +95,7 @@ def ReadSettings(parser: optparse.OptionParser, options: optparse.Values, argume
         magic=options.magic,
         prefix=options.cmd_prefix,
         suffix=options.cmd_suffix,
+        unasked_timeout=options.unasked_timeout,
     )
 
 
@@ -126,8 +131,7 @@ def Main() -> int:
 def _Transfer(wanted: Settings) -> int:
     stop = signals.StopSignal()
     stop.Install()
-    path = posixpath.join(posixpath.dirname(posixpath.abspath(wanted.status_file)), settings.PID_FILE)
     global _lock
-    _lock = runtime.LockFile(path, timeout=_LOCK_SECONDS)
+    _lock = runtime.LockFile(wanted.pid_file, timeout=_LOCK_SECONDS)
     _lock.Write(b"%d\n" % runtime.ProcessId())
     return transfer.Make(wanted, stop, _lock).Run()

@@ -514,6 +514,18 @@ def _IsLocked(path: str) -> bool:
     return False
 
 
+def test_a_transfer_that_nobody_asks_about_ends(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its job was cut off with its master; one that is asked about waits on for its sender."""
+    monkeypatch.setattr(transfer, "UNASKED_SECONDS", 5)
+    wanted, forgotten = (pair.target.Import(Raw(pair.target.disk)) for _ in range(2))
+    path = str(pair.target.Directory(forgotten) / "pid")
+    WaitUntil(lambda: pair.target.Status(wanted) and not _IsLocked(path), "nothing of the forgotten one runs")
+    assert pair.target.Status(wanted)["exit_status"] is None
+    assert "Nobody has asked for this transfer for 5 seconds" in pair.target.Status(forgotten)["error_message"]
+    for name in (wanted, forgotten):
+        pair.target.Call("impexp_cleanup", name)
+
+
 def test_what_nobody_has_cleaned_up_goes_after_a_day(pair: Pair) -> None:
     names = [pair.target.Import(Raw(pair.target.disk)) for _ in range(3)]
     old, young, running = names

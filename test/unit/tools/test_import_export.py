@@ -138,6 +138,7 @@ def test_a_directory_that_was_removed_meanwhile(programs: Programs) -> None:
         (["S", "import", "--expected-size=many"], "--expected-size: 'many'"),
         (["S", "import", "--connect-timeout=0"], "--connect-timeout must be positive"),
         (["S", "import", "--connect-retries=-1"], "must not be negative"),
+        (["S", "import", "--unasked-timeout=0"], "--unasked-timeout must be positive"),
         (["S", "import", "--key="], "--key is missing"),
     ],
 )
