@@ -176,7 +176,7 @@ def _Migration(stage: Stage, strike: Strike, step: int, side: int) -> None:
         writer.WaitFor()
         argv = ["instance", "migrate", "-f", name]
         said = _Interrupt(stage, argv, " [*] ", step, lambda: strike(stage, victim, name, writer))
-        _DoAsTold(stage, name, said)
+        _DoAsTold(stage, name, said, "migrate")
         _Start(stage, name)
         WaitForSync(stage, name)
         CheckOnePrimary(stage, name)
