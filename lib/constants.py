@@ -127,6 +127,14 @@ PEER_ALL = (PEER_COUNTS, PEER_BEHIND, PEER_AHEAD)
 # How often that was decided anew: a call with a lower number comes late.
 DECISION = "decision"
 
+# How an instance begins, and where an export goes: to a node, or to another cluster.
+CREATE_NEW, CREATE_IMPORT, CREATE_REMOTE_IMPORT = "create", "import", "remote-import"
+EXPORT_LOCAL, EXPORT_REMOTE = "local", "remote"
+
+# What compresses disks on their way.
+NO_COMPRESSION = "none"
+DEFAULT_COMPRESSION_TOOLS = ("gzip", "gzip-fast", "gzip-slow")
+
 VALUE_AUTO = "auto"
 VALUE_GENERATE = "generate"
 VALUE_DEFAULT = "default"

@@ -20,7 +20,7 @@ from ganeti import errors, ht, objects, pathutils, runtime, serializer, x509
 from ganeti.backend import blockdev, wire
 from ganeti.backend.guestos import osdef, osenv, osrun
 from ganeti.backend.trust.certificates import CertificateFiles
-from ganeti.impexpd import compression, programs, settings, status
+from ganeti.impexpd import programs, status
 from ganeti.impexpd.settings import CA_FILE, EXPORT, IMPORT, PID_FILE, SIZE_FROM_DESCRIPTOR, STATUS_FILE
 from ganeti.params import checks
 from ganeti.storage import base, paths, tree
@@ -129,14 +129,12 @@ def _CommonOptions(opts: Dict) -> list[str]:
     compress, magic = opts.get("compress"), opts.get("magic")
     options = ["--verbose", "--ipv6" if opts.get("ipv6") else "--ipv4", f"--unasked-timeout={UNASKED_SECONDS}"]
     if compress is not None:
-        if not compression.IsTool(compress):
+        if not checks.IsCompressionTool(compress):
             raise errors.RpcCallError(f"'{compress}' is not the name of a compression program")
         options.append(f"--compress={compress}")
     if magic is not None:
-        if not settings.IsMagic(magic):
-            raise errors.RpcCallError(
-                "The magic value of a transfer needs 5 to 100 characters of a-z, A-Z, 0-9, '-', '_', '.'"
-            )
+        if not checks.IsMagic(magic):
+            raise errors.RpcCallError(f"The magic value of a transfer needs {checks.MAGIC_RULE}")
         options.append(f"--magic={magic}")
     return options
 

@@ -186,7 +186,7 @@ def _MasterNetdev(settings: Settings) -> str:
 
 def _CompressionTools(settings: Settings) -> Sequence[str]:
     if settings.compression_tools is None:
-        return ("gzip", "gzip-fast", "gzip-slow")
+        return constants.DEFAULT_COMPRESSION_TOOLS
     valuechecks.CheckCompressionTools(settings.compression_tools)
     return settings.compression_tools
 

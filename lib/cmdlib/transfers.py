@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors, runtime
+from ganeti import constants, errors, runtime
 from ganeti.cmdlib.base import Feedback, LogicalUnit
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 # ("raw", (disk, instance)) or ("script", ((disk, instance), index)), the disk being set up on the node.
 End = tuple[str, Any]
 
-NO_COMPRESSION = "none"
 _CANCELLED = "cancelled, as another disk failed"
 _MAGIC_VERSION = 0
 
@@ -82,7 +81,7 @@ class Address:
 
 def CheckCompression(snapshot: objects.Snapshot, tool: str) -> None:
     """Raise OpPrereqError unless the cluster allows this program to compress streams."""
-    allowed = [NO_COMPRESSION, *snapshot.cluster.compression_tools]
+    allowed = [constants.NO_COMPRESSION, *snapshot.cluster.compression_tools]
     if tool not in allowed:
         raise errors.OpPrereqError(
             f"Compression tool '{tool}' is not allowed in this cluster, {', '.join(allowed)} are",

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
-from ganeti import runtime
+from ganeti import constants, runtime
 from ganeti.impexpd import TransferError
 
-NONE = "none"
-_TOOL = re.compile(r"(?!-)[-_a-zA-Z0-9]+")
 _PROBE_SECONDS = 2.0
 # What is called by its own name and takes -c; others are called as they are and write to standard output unasked.
-_KNOWN = {
+KNOWN = {
     "gzip": ["gzip", "-1", "-c"],
     "gzip-fast": ["gzip", "-1", "-c"],
     "gzip-slow": ["gzip", "-c"],
@@ -19,20 +15,15 @@ _KNOWN = {
 }
 
 
-def IsTool(name: str) -> bool:
-    """Return whether this is ``none`` or can be the name of a program (not a path)."""
-    return _TOOL.fullmatch(name) is not None
-
-
 def BuildCompress(tool: str) -> list[str] | None:
     """Return the command that compresses standard input; None where nothing is compressed."""
-    return None if tool == NONE else _KNOWN.get(tool, [tool])
+    return None if tool == constants.NO_COMPRESSION else KNOWN.get(tool, [tool])
 
 
 def BuildDecompress(tool: str) -> list[str] | None:
-    if tool == NONE:
+    if tool == constants.NO_COMPRESSION:
         return None
-    return [_KNOWN[tool][0], "-d", "-c"] if tool in _KNOWN else [tool, "-d"]
+    return [KNOWN[tool][0], "-d", "-c"] if tool in KNOWN else [tool, "-d"]
 
 
 def Check(tool: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import posixpath
-import re
 
 IMPORT, EXPORT = "import", "export"
 MODES = (IMPORT, EXPORT)
@@ -16,12 +15,6 @@ DEFAULT_CONNECT_TIMEOUT = 60
 # In place of a size: the program at the prefix writes it to the descriptor that this variable names.
 SIZE_FROM_DESCRIPTOR = "fd"
 SIZE_VARIABLE = "EXP_SIZE_FD"
-
-_MAGIC = re.compile(r"[-_.a-zA-Z0-9]{5,100}")
-
-
-def IsMagic(text: str) -> bool:
-    return _MAGIC.fullmatch(text) is not None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

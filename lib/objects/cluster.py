@@ -19,7 +19,6 @@ from ganeti.objects.base import (
 )
 from ganeti.utils import tokens
 
-DEFAULT_COMPRESSION_TOOLS = ("gzip", "gzip-fast", "gzip-slow")
 DATA_COLLECTORS = ("cpu-avg-load", "diskstats", "drbd", "inst-status-xen", "lv", "xen-cpu-avg-load")
 DEFAULT_COLLECTOR_INTERVAL = 5000000
 DEFAULT_DATA_COLLECTORS = {name: {"active": True, "interval": DEFAULT_COLLECTOR_INTERVAL} for name in DATA_COLLECTORS}
@@ -119,7 +118,7 @@ class Cluster(ConfigObject):
     install_image: str = Field(ht.TString, default="", since="2.12", doc="path or URL of the installing helper's image")
     instance_communication_network: str = Field(ht.TString, default="", since="2.12", doc="name of the network")
     zeroing_image: str = Field(ht.TString, default="", since="2.12", doc="path or URL of the zeroing helper's image")
-    compression_tools: tuple[str, ...] = Field(_LIST, default=DEFAULT_COMPRESSION_TOOLS, since="2.12")
+    compression_tools: tuple[str, ...] = Field(_LIST, default=constants.DEFAULT_COMPRESSION_TOOLS, since="2.12")
     enabled_user_shutdown: bool = Field(ht.TBool, default=False, since="2.11")
     data_collectors: Mapping[str, Mapping[str, Any]] = Field(
         _COLLECTORS, default=DEFAULT_DATA_COLLECTORS, since="2.13", doc="interval in microseconds"

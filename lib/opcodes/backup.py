@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti import ht
+from ganeti import constants, ht
 from ganeti.opcodes import common, types
 from ganeti.opcodes.base import OpCode, Param
 
@@ -36,7 +36,7 @@ class OpBackupExport(OpCode):
     shutdown: bool = Param(ht.TBool, True, doc="stop the guest first")
     remove_instance: bool = Param(ht.TBool, False, doc="delete the instance afterwards (needs shutdown)")
     ignore_remove_failures: bool = Param(ht.TBool, False, doc="tolerate errors while deleting")
-    mode: str = Param(types.TExportMode, "local", doc="local or remote")
+    mode: str = Param(types.TExportMode, constants.EXPORT_LOCAL, doc="local or remote")
     x509_key_name: list[Any] | None = Param(ht.TMaybe(ht.TList), None, doc="remote: [name,hmac,salt]")
     destination_x509_ca: str | None = Param(ht.TMaybe(ht.TNonEmptyString), None, doc="remote: signed CA PEM")
     zero_free_space: bool = Param(ht.TBool, False, doc="zero unused blocks first (needs shutdown and compression)")

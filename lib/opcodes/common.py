@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganeti import ht
+from ganeti import constants, ht
 from ganeti.opcodes import types
 from ganeti.opcodes.base import Param
 
@@ -11,7 +11,7 @@ ALLOC_POLICY = Param(ht.TMaybe(types.TAllocPolicy), None, doc="allocation policy
 ALLOW_RUNTIME_CHANGES = Param(ht.TBool, True, doc="permit ballooning memory to fit the target")
 BEPARAMS = Param(ht.TDict, {}, doc="backend parameters")
 CLEANUP = Param(ht.TBool, False, doc="recover from an interrupted earlier attempt")
-COMPRESS = Param(ht.TString, "none", doc="compression tool for the data stream")
+COMPRESS = Param(ht.TString, constants.NO_COMPRESSION, doc="compression tool for the data stream")
 CONFLICTS_CHECK = Param(ht.TBool, True, doc="check IPs against known networks/instances")
 DEBUG_SIMULATE_ERRORS = Param(ht.TBool, False, doc="pretend that every check fails (testing aid)")
 DISKPARAMS = Param(ht.TMaybe(ht.TDictOf(types.TDiskTemplate, ht.TDict)), None, doc="per-template disk parameters")

@@ -12,6 +12,9 @@ from ganeti.params.types import NODE_DIR, NODE_FILE, NODE_FILE_OR_DEVICE, NODE_F
 _URL = re.compile(r"(https?|ftps?|tftp)://\S+", re.ASCII)
 _INTERFACE = re.compile(r"[^\s/:.][^\s/:]{0,14}")
 _VOLUME_GROUP = re.compile(r"(?!\.\.?$)[a-zA-Z0-9+_.][-a-zA-Z0-9+_.]{0,126}")
+_COMPRESSION_TOOL = re.compile(r"(?!-)[-_a-zA-Z0-9]+")
+_MAGIC = re.compile(r"[-_.a-zA-Z0-9]{5,100}")
+_TRANSFER_KEY = re.compile(r"x509-[a-zA-Z0-9_-]{1,100}")
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 CPU_PINNING_ALL = "all"
 MAX_CPU = 8191
@@ -33,6 +36,27 @@ def IsInterfaceName(text: str) -> bool:
 def IsVolumeGroupName(text: str) -> bool:
     """Return whether LVM allows this name for a volume group (lvm(8))."""
     return _VOLUME_GROUP.fullmatch(text) is not None
+
+
+COMPRESSION_TOOL_RULE = "letters, digits, '-' and '_' are allowed, and no '-' in front"
+
+
+def IsCompressionTool(text: str) -> bool:
+    """Return whether this can be the name of a program that compresses disks; a path cannot."""
+    return _COMPRESSION_TOOL.fullmatch(text) is not None
+
+
+MAGIC_RULE = "5 to 100 characters of a-z, A-Z, 0-9, '-', '_' and '.'"
+
+
+def IsMagic(text: str) -> bool:
+    """Return whether this can be the text that the data of a disk on its way begins with (doc/reference/interfaces.md f.2)."""
+    return _MAGIC.fullmatch(text) is not None
+
+
+def IsTransferKey(text: str) -> bool:
+    """Return whether this can be the name of a key that a node made for a transfer."""
+    return _TRANSFER_KEY.fullmatch(text) is not None
 
 
 def AddressFamily(text: str) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import optparse
 from typing import TYPE_CHECKING
 
-from ganeti import runtime
+from ganeti import constants, runtime
 from ganeti.daemon import signals
 from ganeti.impexpd import compression, settings, transfer
 from ganeti.impexpd.settings import EXPORT, Settings
@@ -45,7 +45,7 @@ def MakeParser() -> optparse.OptionParser:
                       default=settings.DEFAULT_CONNECT_TIMEOUT,
                       help="Time for one try to connect, or for an import until somebody has [%default]")  # fmt: skip
     parser.add_option("--compress", dest="compress", default=settings.DEFAULT_COMPRESSION, metavar="TOOL",
-                      help="none, gzip, gzip-fast, gzip-slow, lzop or another program [%default]")  # fmt: skip
+                      help=f"{constants.NO_COMPRESSION}, {', '.join(compression.KNOWN)} or another program [%default]")  # fmt: skip
     parser.add_option("--expected-size", dest="expected_size", metavar="SIZE",
                       help="MiB that will be transferred, or fd if the command says so")  # fmt: skip
     parser.add_option("--magic", dest="magic", metavar="TEXT", help="Mark by which the right data is known")
@@ -74,10 +74,10 @@ def ReadSettings(parser: optparse.OptionParser, options: optparse.Values, argume
         parser.error("--connect-timeout must be positive, and --connect-retries must not be negative")
     if options.unasked_timeout is not None and not 0 < options.unasked_timeout < 2**31:
         parser.error("--unasked-timeout must be positive")
-    if not compression.IsTool(options.compress):
+    if not checks.IsCompressionTool(options.compress):
         parser.error(f"--compress: '{options.compress[:60]}' is not the name of a program")
-    if options.magic is not None and not settings.IsMagic(options.magic):
-        parser.error("--magic needs 5 to 100 characters of a-z, A-Z, 0-9, '-', '_' and '.'")
+    if options.magic is not None and not checks.IsMagic(options.magic):
+        parser.error(f"--magic needs {checks.MAGIC_RULE}")
     return Settings(
         mode=mode,
         status_file=status_file,

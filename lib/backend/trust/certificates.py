@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from ganeti import errors, hosts, pathutils, runtime, x509
+from ganeti.params import checks
 from ganeti.transferkeys import CERT_FILE, KEY_FILE, PEM_LIMIT
 from ganeti.utils import owndirs
-
-_NAME = re.compile(r"x509-[a-zA-Z0-9_-]+")
 
 
 def CertificateFiles(name: str) -> tuple[str, str, str]:
     """Return (directory, key file, certificate file) of a transfer's certificate."""
-    if not _NAME.fullmatch(name):
+    if not checks.IsTransferKey(name):
         raise errors.RpcCallError(f"'{name}' is not a valid certificate name")
     directory = posixpath.join(pathutils.CRYPTO_KEYS_DIR, name)
     return directory, posixpath.join(directory, KEY_FILE), posixpath.join(directory, CERT_FILE)

@@ -39,7 +39,7 @@ def _CheckDevices(options: Options) -> None:
 
 def Run(options: Options, arguments: list[str]) -> int:
     _CheckDevices(options)
-    op = creation.MakeOpCode(options, arguments[0], "import", described=True, start=False)
+    op = creation.MakeOpCode(options, arguments[0], constants.CREATE_IMPORT, described=True, start=False)
     jobs.SubmitOrSend(op, options)
     return constants.EXIT_SUCCESS
 

@@ -45,8 +45,9 @@ DATA_COLLECTOR_INTERVAL = Value(
     metavar="NAME=SECONDS,...", text="Intervals of data collectors",
 ).Hidden()  # fmt: skip
 
-# The meaning of an empty list of compression tools.
-_COMPRESSION_TOOLS = ["gzip", "gzip-fast", "gzip-slow"]
+
+def _CompressionTools(given: list[str] | None) -> list[str] | None:
+    return list(constants.DEFAULT_COMPRESSION_TOOLS) if given == [] else given
 
 
 def _ParseCollectors(enabled: dict[str, Any]) -> dict[str, bool]:
@@ -81,7 +82,7 @@ def _Parameters(options: Options) -> dict[str, Any]:
         "master_netmask": typed.Integer("--master-netmask", options.master_netmask),
         "enabled_data_collectors": _ParseCollectors(options.enabled_data_collectors),
         "data_collector_interval": _ParseIntervals(options.data_collector_interval),
-        "compression_tools": _COMPRESSION_TOOLS if options.compression_tools == [] else options.compression_tools,
+        "compression_tools": _CompressionTools(options.compression_tools),
     }
 
 

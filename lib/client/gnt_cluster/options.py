@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ganeti import constants
 from ganeti.cli import options as o
 from ganeti.cli.parser import COMPLETE_IALLOCATOR, ElementsOf, FileValue, Value
 
@@ -75,7 +76,8 @@ ZEROING_IMAGE = Value(
 )  # fmt: skip
 COMPRESSION_TOOLS = Value(
     "--compression-tools", dest="compression_tools", type="names", metavar="TOOL,...",
-    text="Programs that may compress disks on their way to other nodes; '' allows gzip, gzip-fast and gzip-slow",
+    text="Programs that may compress disks on their way to other nodes; '' allows the usual ones"
+    f" ({', '.join(constants.DEFAULT_COMPRESSION_TOOLS)})",
 )  # fmt: skip
 # A setting that a cluster of 3.1 may have and that this release keeps without using it.
 INSTALL_IMAGE = Value("--install-image", dest="install_image", text="Image in which OS scripts run").Hidden()

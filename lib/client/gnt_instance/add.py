@@ -27,7 +27,7 @@ def MakeOpCode(options: Options, name: str) -> OpInstanceCreate:
     if options.commit and options.no_nics:
         raise errors.OpPrereqError("--no-nics cannot be used with --commit: NICs are as reserved", errors.ECODE_INVAL)
     start = options.start and not options.no_install
-    return creation.MakeOpCode(options, name, "create", described=options.commit, start=start)
+    return creation.MakeOpCode(options, name, constants.CREATE_NEW, described=options.commit, start=start)
 
 
 def Run(options: Options, arguments: list[str]) -> int:

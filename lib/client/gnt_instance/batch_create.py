@@ -15,7 +15,7 @@ from ganeti.opcodes import OpInstanceCreate, OpInstanceMultiAlloc
 MAX_FILE = 16 * 1024 * 1024
 
 # What the opcode demands and a definition may leave out.
-_DEFAULTS: dict[str, Any] = {"mode": "create", "disks": [], "nics": [{}]}
+_DEFAULTS: dict[str, Any] = {"mode": constants.CREATE_NEW, "disks": [], "nics": [{}]}
 
 
 class _BadFile(Exception):

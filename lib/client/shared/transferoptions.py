@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganeti import errors
+from ganeti import constants, errors
 from ganeti.cli.parser import COMPLETE_NODE, Opt, Options, Value
 
 TARGET_NODE = Value(
@@ -13,7 +13,7 @@ TARGET_NODE = Value(
 def Compression(name: str) -> Opt:
     """Declare the option that names the program which compresses disks on their way."""
     return Value(
-        name, dest="compress", default="none", metavar="TOOL",
+        name, dest="compress", default=constants.NO_COMPRESSION, metavar="TOOL",
         text="Compress the data on their way with a tool such as gzip-fast; 'gnt-cluster info' lists the allowed ones",
     )  # fmt: skip
 

@@ -31,8 +31,6 @@ from ganeti.cmdlib.instance.zeroing import CheckZeroing, ZeroFreeSpace
 from ganeti.params import disk as disk_params
 from ganeti.params import exported, runstate
 
-LOCAL, REMOTE = "local", "remote"
-
 UP = constants.ADMINST_UP
 
 
@@ -49,22 +47,22 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
 
     def CheckArguments(self) -> None:
         op = self.op
-        if op.mode == REMOTE and not (op.x509_key_name and op.destination_x509_ca):
+        if op.mode == constants.EXPORT_REMOTE and not (op.x509_key_name and op.destination_x509_ca):
             raise Invalid(
                 "An export to another cluster needs the name of the key that was made for it, and the other cluster's"
                 " certificate",
-                hint="an export to a node of this cluster has the mode '" + LOCAL + "'",
+                hint="an export to a node of this cluster has the mode '" + constants.EXPORT_LOCAL + "'",
             )
-        if isinstance(op.target_node, str) != (op.mode == LOCAL):
+        if isinstance(op.target_node, str) != (op.mode == constants.EXPORT_LOCAL):
             raise Invalid(
                 "A local export goes to a node, one to another cluster to a list of the disks' addresses there"
             )
         for name in ("zero_free_space", "long_sleep"):
             if getattr(op, name) and not op.shutdown:
                 raise Invalid(f"Parameter {name} needs an instance that is shut down for the export")
-        if op.zero_free_space and op.mode == REMOTE:
+        if op.zero_free_space and op.mode == constants.EXPORT_REMOTE:
             raise Invalid("Free space is zeroed before local exports only: the other cluster does not wait that long")
-        if op.zero_free_space and op.compress == transfers.NO_COMPRESSION:
+        if op.zero_free_space and op.compress == constants.NO_COMPRESSION:
             raise Invalid(
                 "Zeroing free space saves nothing unless the export is compressed",
                 hint="name a program with --transport-compression, or leave out --zero-free-space",
@@ -75,7 +73,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
     def ExpandNames(self) -> None:
         super().ExpandNames()
         assert self.needed_locks is not None
-        if self.op.mode == LOCAL:
+        if self.op.mode == constants.EXPORT_LOCAL:
             self._target = ExpandOtherNode(self, "target_node")
         # Given back before the data travels: nobody waits hours for a node because something is exported from or to it.
         self.needed_locks[locking.LEVEL_NODE] = []
@@ -97,7 +95,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         op = self.op
         return {
             "EXPORT_MODE": op.mode,
-            "EXPORT_NODE": op.target_node if op.mode == LOCAL else "",
+            "EXPORT_NODE": op.target_node if op.mode == constants.EXPORT_LOCAL else "",
             "EXPORT_DO_SHUTDOWN": op.shutdown,
             "SHUTDOWN_TIMEOUT": op.shutdown_timeout,
             "REMOVE_INSTANCE": op.remove_instance,
@@ -128,7 +126,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
                 errors.ECODE_STATE,
                 hint="leave out --noshutdown, or keep the instance",
             )
-        if op.mode == LOCAL:
+        if op.mode == constants.EXPORT_LOCAL:
             self._CheckNames()
             self._CheckTarget()
         else:
@@ -231,7 +229,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             raise
         finally:
             self._RemoveKey()
-        if op.mode == LOCAL:
+        if op.mode == constants.EXPORT_LOCAL:
             self._RemoveOlder(feedback)
         with self._Complete():
             if op.remove_instance:
@@ -311,7 +309,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             ReleaseLocks(self, locking.LEVEL_NODE_RES, keep=[primary] if keeps else [])
             plan = [self._Transfer(index, disk) for index, disk in enumerate(disks)]
             self._Send(feedback, plan)
-            if self.op.mode == LOCAL:
+            if self.op.mode == constants.EXPORT_LOCAL:
                 self._Finalize(feedback, disks)
         finally:
             for disk in list(self._snapshots):
@@ -348,7 +346,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
 
     def _Failed(self, why: str) -> errors.OpExecError:
         op, name = self.op, self.instance.name
-        if op.mode == LOCAL:
+        if op.mode == constants.EXPORT_LOCAL:
             self._Discard()
             hint = "an older export of it, if there is one, is kept"
         elif op.remove_instance and op.shutdown and self._was_up:

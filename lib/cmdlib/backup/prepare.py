@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti import errors, opcodes, x509
+from ganeti import constants, errors, opcodes, x509
 from ganeti.cmdlib.backup import remote
 from ganeti.cmdlib.base import Feedback, NoHooksLU
 from ganeti.cmdlib.common import CheckNodeOnline, ExpandAndLockInstance, LockedInstance
 
-_REMOTE = "remote"
 _VALIDITY = x509.DAY
 
 
@@ -27,16 +26,16 @@ class LUBackupPrepare(NoHooksLU[opcodes.OpBackupPrepare]):
     def CheckPrereq(self) -> None:
         instance = LockedInstance(self)
         self._node = self.snapshot.nodes[instance.primary_node]
-        if self.op.mode == _REMOTE:
+        if self.op.mode == constants.EXPORT_REMOTE:
             CheckNodeOnline(self._node, "Primary node is offline")
             self._secret = remote.ReadDomainSecret()
 
     def NodesToConfirm(self) -> set[str]:
         # Nothing changes on a secondary node, which may be down.
-        return {self._node.uuid} if self.op.mode == _REMOTE else set()
+        return {self._node.uuid} if self.op.mode == constants.EXPORT_REMOTE else set()
 
     def Exec(self, feedback: Feedback) -> dict[str, Any] | None:
-        if self.op.mode != _REMOTE:
+        if self.op.mode != constants.EXPORT_REMOTE:
             return None
         feedback(f"Generating X509 certificate on {self._node.name}")
         result = self.rpc.call_x509_cert_create(self._node.uuid, _VALIDITY)

@@ -11,15 +11,14 @@ import re
 from typing import Any
 
 from ganeti import errors, ht, pathutils, runtime, x509
+from ganeti.params import checks
 
 VERSION = 0
 _GREETING = "Hi, I'm Ganeti"
 _SALT_BYTES = 8
 # The lengths that releases of 3.1 make.  A salt of any length could take characters over from the message that follows it.
 _SALT = re.compile(r"([0-9a-f]{16}|[0-9a-f]{40})", re.ASCII)
-_KEY_NAME = re.compile(r"x509-[a-zA-Z0-9_-]{1,100}", re.ASCII)
 _HOST = re.compile(r"[a-zA-Z0-9:][a-zA-Z0-9:._-]{0,254}", re.ASCII)
-_MAGIC = re.compile(r"[-_.a-zA-Z0-9]{5,100}", re.ASCII)
 # Seconds by which the clocks of nodes may differ; 3.1 makes certificates that begin at once.
 _CLOCK_SKEW = 150.0
 _MAX_SECRET = 64 * 1024
@@ -91,7 +90,7 @@ def MakeKeyName(secret: str, name: str) -> list[str]:
 
 def CheckKeyName(secret: str, key_name: Any) -> str:
     """Return the name of a key that this cluster made."""
-    if not _SIGNED_NAME(key_name) or not _KEY_NAME.fullmatch(key_name[0]):
+    if not _SIGNED_NAME(key_name) or not checks.IsTransferKey(key_name[0]):
         raise _Invalid("The name of the X509 key is not a list of name, HMAC and salt")
     name: str = key_name[0]
     if not _IsSigned(secret, name, *key_name[1:]):
@@ -131,7 +130,7 @@ def CheckDiskInfo(secret: str, index: int, info: Any) -> tuple[str, int, str]:
     host, port, magic, digest, salt = info
     if not _IsSigned(secret, _Place(index, host, port, magic), digest, salt):
         raise _Changed(f"The address for disk {index}")
-    if not (_HOST.fullmatch(host) and 0 < port < 65536 and _MAGIC.fullmatch(magic)):
+    if not (_HOST.fullmatch(host) and 0 < port < 65536 and checks.IsMagic(magic)):
         raise _Invalid(f"The address for disk {index} is not valid: {host[:80]!r}, port {port}, magic {magic[:80]!r}")
     return host, port, magic
 

@@ -5,14 +5,11 @@ Each raises OpPrereqError that names the value; none asks a node.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 
 from ganeti import constants
 from ganeti.cmdlib.common import Invalid
 from ganeti.params import checks
-
-_TOOL_NAME = re.compile(r"[-_a-zA-Z0-9]+")
 
 
 def CheckChoice(what: str, chosen: Sequence[str], known: Collection[str]) -> None:
@@ -43,8 +40,8 @@ def CheckImage(name: str, image: str) -> None:
 
 def CheckCompressionTools(names: Iterable[str]) -> None:
     for name in names:
-        if not _TOOL_NAME.fullmatch(name):
-            raise Invalid(f"Invalid compression tool name '{name[:60]}': letters, digits, - and _ are allowed")
+        if not checks.IsCompressionTool(name):
+            raise Invalid(f"Invalid compression tool name '{name[:60]}': {checks.COMPRESSION_TOOL_RULE}")
 
 
 def CheckVolumeGroup(name: str) -> None:

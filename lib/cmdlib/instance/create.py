@@ -137,7 +137,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         if self._source is not None:
             self._source.CheckArguments()
         self._CheckReserving()
-        if op.mode != importing.IMPORT:
+        if op.mode != constants.CREATE_IMPORT:
             self._CheckRequest()
 
     def _CheckRequest(self) -> None:
@@ -237,7 +237,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
                 errors.ECODE_EXISTS,
                 hint=f"'gnt-instance add --commit {existing.name}' makes it real" if reserved else None,
             )
-        if self._source is not None and op.mode == importing.IMPORT:
+        if self._source is not None and op.mode == constants.CREATE_IMPORT:
             self.op = op = self._source.Found()
             self._CheckRequest()
         self._nic_requests = None

@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 
 LU = LogicalUnit[opcodes.OpInstanceCreate]
 
-IMPORT, REMOTE_IMPORT = "import", "remote-import"
-
 # Validity of the certificate for one transfer, and how long the other cluster has to connect beside the time that it takes to
 # stop the guest.
-_KEY_SECONDS = 24 * 3600
+_KEY_SECONDS = x509.DAY
 _CONNECT_SECONDS = 180
 _OLD_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,254}", re.ASCII)
 
@@ -98,7 +96,10 @@ class Source:
 
 def ChooseSource(lu: LU) -> Source | None:
     """Return what the request says the data comes from; None: from the operating system, an image or nowhere."""
-    classes: dict[str, type[Source]] = {IMPORT: LocalExport, REMOTE_IMPORT: OtherCluster}
+    classes: dict[str, type[Source]] = {
+        constants.CREATE_IMPORT: LocalExport,
+        constants.CREATE_REMOTE_IMPORT: OtherCluster,
+    }
     chosen = classes.get(lu.op.mode)
     return None if chosen is None else chosen(lu)
 

@@ -67,7 +67,7 @@ class LUInstanceMultiAlloc(NoHooksLU[opcodes.OpInstanceMultiAlloc]):
                 "A reserved instance has its nodes already",
                 hint=f"'gnt-instance add --commit {one.instance_name}' makes it real",
             )
-        if one.mode != "create":
+        if one.mode != constants.CREATE_NEW:
             raise Invalid(f"Creation mode '{one.mode}' is possible for one instance at a time only")
         if one.opportunistic_locking:
             raise Invalid("Opportunistic locking can only be requested for all instances together")

@@ -71,4 +71,4 @@ def _SayWhatStays(lu: LUInstanceCreate, instance: objects.Instance) -> None:
 
 def _InstallsAnew(lu: LUInstanceCreate, instance: objects.Instance) -> bool:
     """Return whether a reinstallation does what was left to do: nothing else has the data of an export."""
-    return lu.op.mode == "create" and bool(instance.os or constants.OS_IMAGE in instance.osparams)
+    return lu.op.mode == constants.CREATE_NEW and bool(instance.os or constants.OS_IMAGE in instance.osparams)

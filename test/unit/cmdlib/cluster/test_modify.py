@@ -101,6 +101,7 @@ def test_what_is_there_already_changes_nothing(master: Master) -> None:
         ("not in the user-id pool", {"remove_uids": [[1, 2]]}),
         ("absolute path or a URL", {"install_image": "image"}),
         ("Invalid compression tool", {"compression_tools": ["rm -rf"]}),
+        ("Invalid compression tool", {"compression_tools": ["gzip", "-x"]}),
         ("not a valid MAC prefix", {"mac_prefix": "zz"}),
         ("not a valid regular expression", {"reserved_lvs": ["("]}),
         ("not a valid name of a network interface", {"master_netdev": "eth 0"}),
