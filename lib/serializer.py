@@ -137,6 +137,22 @@ def LoadProper(text: str | bytes, limit: int = MAX_MESSAGE) -> Any:
     return value
 
 
+def HasNul(value: Any) -> bool:
+    """Return whether a text anywhere in ``value`` has a NUL, which no file name, command line or variable can have."""
+    left = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, str):
+            if "\0" in item:
+                return True
+        elif isinstance(item, dict):
+            left += item
+            left += item.values()
+        elif isinstance(item, list):
+            left += item
+    return False
+
+
 def _CheckTexts(value: Any) -> None:
     """Raise ParseError if a text in the value cannot be written as UTF-8."""
     stack = [value]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ganeti import errors, opcodes, runtime, store
+from ganeti import errors, opcodes, runtime, serializer, store
 from ganeti.jqueue import depends, shares
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.changes import Portions
@@ -128,11 +128,19 @@ def _ParseOps(ops: Sequence[Any], number: int) -> list[opcodes.OpCode]:
                 parsed.append(op)
             else:
                 parsed.append(opcodes.OpCode.FromDict(op))
+                _CheckNul(op)
         except errors.ParseError as err:
             # A command line submits one opcode; its number would only confuse.
             text = str(err) if number == index == 0 and len(ops) == 1 else f"Opcode {index} of job {number}: {err}"
             raise errors.OpPrereqError(text, errors.ECODE_INVAL) from err
     return parsed
+
+
+def _CheckNul(op: dict[str, Any]) -> None:
+    """Refuse now what every call to a node would be refused for, when it is stored already."""
+    for name, value in op.items():
+        if serializer.HasNul(value):
+            raise errors.ParseError(f"{op['OP_ID']}: parameter {name} must not contain a NUL character")
 
 
 def _MakeEntry(job_id: int, ops: Sequence[opcodes.OpCode], failed: set[int]) -> Entry:

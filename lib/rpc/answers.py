@@ -8,10 +8,11 @@ it by himself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from ganeti import ht
-from ganeti.params import units
+from ganeti.params import checks, units
 
 
 def _IsDecimal(value: str) -> bool:
@@ -21,6 +22,7 @@ def _IsDecimal(value: str) -> bool:
         return False
 
 
+_WORD = re.compile(r"[a-zA-Z0-9_/.][-a-zA-Z0-9+_/.:]{0,255}")
 _Number = ht.TQuantity
 _Decimal = ht.Type("decimal", lambda value: ht.TString(value) and _IsDecimal(value), words="a number as text")
 _MaybeNumber = ht.TMaybe(_Number)
@@ -28,6 +30,10 @@ _MaybeString = ht.TMaybe(ht.TString)
 _MaybeInt = ht.TMaybe(ht.TInt)
 _Strings = ht.TListOf(ht.TString)
 _Pair = ht.TItems(ht.TString, ht.TString)
+# The master signs it with the secret that other clusters trust.
+_TransferKey = ht.Type("transfer key", lambda value: ht.TString(value) and checks.IsTransferKey(value))
+# A part of a disk's id, which ends up in commands that people copy.
+_StorageWord = ht.Type("word", lambda value: ht.TString(value) and _WORD.fullmatch(value) is not None)
 
 _Guest = ht.TStrictDict(
     {"memory": _Number, "vcpus": ht.TInt, "state": ht.TOr(ht.TInt, ht.TString), "time": _Number}, {}, ht.TAny
@@ -194,7 +200,7 @@ ANSWERS: dict[str, ht.Type] = {
     "blockdev_rename": ht.TAny,
     "blockdev_setinfo": ht.TAny,
     "blockdev_shutdown": ht.TAny,
-    "blockdev_snapshot": ht.TListOf(ht.TString),
+    "blockdev_snapshot": ht.TListOf(_StorageWord),
     "blockdev_wipe": ht.TAny,
     "drbd_attach_net": ht.TAny,
     "drbd_disconnect_net": ht.TAny,
@@ -242,7 +248,7 @@ ANSWERS: dict[str, ht.Type] = {
     "impexp_cleanup": ht.TAny,
     "impexp_status": ht.TListOf(ht.TMaybe(_Transfer)),
     "import_start": _TransferName,
-    "x509_cert_create": _Pair,
+    "x509_cert_create": ht.TItems(_TransferKey, ht.TString),
     "x509_cert_remove": ht.TAny,
     # nodes
     "bridges_exist": ht.TAny,

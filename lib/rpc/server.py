@@ -143,23 +143,9 @@ def ParseArguments(procedure: Procedure, body: bytes) -> list[Any]:
     for arg, item in zip(procedure.args, value, strict=True):
         if not arg.encoding.wire(item):
             raise errors.ParseError(f"{procedure.name}: argument {arg.name} must be {arg.encoding.wire}")
-        if arg.enc in OBJECTS and b"\\u0000" in body and _HasNul(item):
+        if arg.enc in OBJECTS and b"\\u0000" in body and serializer.HasNul(item):
             raise errors.ParseError(f"{procedure.name}: argument {arg.name} must not contain a NUL character")
     return value
-
-
-def _HasNul(value: Any) -> bool:
-    """Return whether a text anywhere in ``value`` has a NUL, which no file name, command line or variable can have."""
-    left = [value]
-    while left:
-        item = left.pop()
-        if isinstance(item, str) and "\0" in item:
-            return True
-        if isinstance(item, dict):
-            left += [*item, *item.values()]
-        elif isinstance(item, list):
-            left += item
-    return False
 
 
 def _Success(name: str, payload: Any) -> Reply:

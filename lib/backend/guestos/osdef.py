@@ -29,6 +29,7 @@ _SCRIPTS = (CREATE, CREATE_UNTRUSTED, IMPORT, EXPORT, RENAME, VERIFY)
 
 API_FILE = "ganeti_api_version"
 VARIANTS_FILE = "variants.list"
+_UNLISTED = re.compile(r"(?!\.)[-+_.a-zA-Z0-9]+")
 HYPERVISORS_FILE = "hypervisors"
 VERSION_FILE = "os_version"
 
@@ -81,8 +82,16 @@ class OsDefinition:
                 f"lists {', '.join(self.hypervisors) or 'none'}"
             )
 
+    def CheckForced(self, variant: str) -> None:
+        """Raise OsError if a variant that need not be listed could lead a script, which may make a file's name of it, astray."""
+        if variant and variant not in self.variants and not _UNLISTED.fullmatch(variant):
+            raise OsError(
+                f"'{variant}' cannot be the name of a variant of OS {self.name}: letters, digits, '-', '+', '_' and '.' are allowed,"
+                " and no '.' in front"
+            )
+
     def CheckVariant(self, variant: str) -> None:
-        """Return whether the definition has ``variant`` ("" for none; doc/reference/interfaces.md a.4)."""
+        """Raise OsError unless the definition has ``variant`` ("" for none; doc/reference/interfaces.md a.4)."""
         if not self.variants:
             if variant:
                 raise OsError(f"OS '{self.name}' doesn't support variants ('{variant}' passed)")

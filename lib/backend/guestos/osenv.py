@@ -35,6 +35,7 @@ def Core(found: OsDefinition, full_name: str, osparams: Mapping[str, Any], debug
         variant = ""
     elif not variant:
         variant = found.variants[0]
+    found.CheckForced(variant)
     env = {
         "PATH": constants.SCRIPT_PATH,
         "OS_API_VERSION": str(found.api_version),

@@ -119,8 +119,11 @@ def Validate(required: bool, name: str, checks: list[str], params: Dict, force_v
         return False
     if required:
         _CheckTrusted(found)
-    if not force_variant:
-        found.CheckVariant(osdef.SplitName(name)[1])
+    variant = osdef.SplitName(name)[1]
+    if force_variant:
+        found.CheckForced(variant)
+    else:
+        found.CheckVariant(variant)
     if CHECK_PARAMETERS in checks and max(found.api_versions) >= constants.OS_API_V20:
         _ValidateParameters(found, name, params)
     return True

@@ -287,6 +287,15 @@ def test_absent_system_and_forced_variant(system: System) -> None:
     assert osrun.Validate(True, "tiny+odd", [], {}, True) is True
 
 
+@pytest.mark.parametrize("variant", ["../../../tmp/evil", ".hidden", "a b", "a/b", "a\nb"])
+def test_a_forced_variant_leads_no_script_astray(system: System, variant: str) -> None:
+    """Scripts of systems read a file with the variant's name."""
+    with pytest.raises(osdef.OsError, match="cannot be the name of a variant of OS tiny"):
+        osrun.Validate(True, f"tiny+{variant}", [], {}, True)
+    with pytest.raises(osdef.OsError, match="cannot be the name of a variant of OS tiny"):
+        osrun.Add(system.Data(os=f"tiny+{variant}"), False, 0)
+
+
 @pytest.mark.req("D20-OS-03")
 @pytest.mark.parametrize("script", ["create", "rename"])
 def test_an_operation_whose_script_is_missing_fails(system: System, script: str) -> None:

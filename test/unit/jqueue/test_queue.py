@@ -295,6 +295,8 @@ def test_a_full_queue_says_so(make):
         Op(depends=[[1]]),
         Op(depends=[[1, ["running"]]]),
         Op(reason=[["a"]]),
+        Op(comment="a\0b"),
+        {"OP_ID": "OP_INSTANCE_SET_PARAMS", "instance_name": "web1", "osparams": {"a": "x\0y"}},
     ],
 )
 def test_what_is_no_opcode_is_refused_by_name(bench, op):

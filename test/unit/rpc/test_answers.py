@@ -57,6 +57,22 @@ def test_an_answer_of_another_shape_is_a_failure_with_words(name: str) -> None:
             assert f"invalid answer to {name}, expected" in (result.fail_msg or "")
 
 
+@pytest.mark.parametrize(
+    ("name", "payload", "fits"),
+    [
+        ("x509_cert_create", ["x509-2026-01-01_00_00_00-1a2b", "PEM"], True),
+        ("x509_cert_create", ["0:203.0.113.9:4433:magic12345", "PEM"], False),
+        ("x509_cert_create", ["x509-" + "a" * 200, "PEM"], False),
+        ("blockdev_snapshot", ["xenvg", "1a2b.disk0_data.snap"], True),
+        ("blockdev_snapshot", ["xenvg", "x; reboot #"], False),
+        ("blockdev_snapshot", ["xenvg", "-f"], False),
+    ],
+)
+def test_what_is_signed_or_pasted_has_a_shape_that_means_nothing_else(name: str, payload: Any, fits: bool) -> None:
+    """A key's name is signed with the secret of all clusters; a snapshot's is part of a command in a hint."""
+    assert Fits(name, payload) == fits
+
+
 def test_nothing_is_deep_enough_to_break_the_check() -> None:
     body = b"[true," + b"[" * 400 + b"]" * 400 + b"]"
     for name in ("version", "vg_list"):
