@@ -43,6 +43,10 @@ class OpExecCbBase:
     def Feedback(self, kind: str, message: Any) -> None:
         """Take a message of the opcode: one of constants.ELOG_*, and its content."""
 
+    def Pause(self, seconds: float) -> None:
+        """Wait between two looks at something that takes long; the opcode stops where the job is to end."""
+        runtime.Sleep(seconds)
+
     def CurrentPriority(self) -> int | None:
         """Return the priority of the next lock request; asked before each level."""
         return None
@@ -290,6 +294,9 @@ class Processor:
 
     def SubmitManyJobs(self, jobs: list[list[opcodes.OpCode]]) -> list[list[Any]]:
         return self._cbs.SubmitManyJobs(jobs)
+
+    def Pause(self, seconds: float) -> None:
+        self._cbs.Pause(seconds)
 
     def RunPostHooks(self, node_names: list[str]) -> None:
         """Run the post hooks now on these nodes, for units after which they could not run."""

@@ -156,6 +156,13 @@ class LogicalUnit(Generic[OpT]):
     def LogStep(self, current: int, total: int, message: str) -> None:
         self.proc.LogStep(current, total, message)
 
+    def Pause(self, seconds: float) -> None:
+        """Wait between two looks at something that takes long; raise OpExecError if an administrator has ended the job.
+
+        Only where its work can be left in good order.
+        """
+        self.proc.Pause(seconds)
+
     # --- what units define --------------------------------------------------------------------------------------------
 
     def CheckArguments(self) -> None:

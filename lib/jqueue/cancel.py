@@ -5,7 +5,8 @@
     queued           --> canceled, in one step
     waiting          --> canceling --> canceled: its wait for locks, or for an allocator, is ended at once
       (no worker at it)  canceling --> canceled: by the queue
-    running          --> only by a kill, which ends its calls to nodes until it has ended
+    running          --> only by a kill, which ends its calls to nodes until it has ended, or until it has noticed between two
+                         looks at something that takes long, and cleans up
 
 Of many jobs the queued ones come first: what a canceled job gives back must not start one that is to be canceled too.
 """
@@ -105,18 +106,22 @@ class Canceler:
     def _Kill(self, entry: Entry, answer: Pending) -> None:
         """End what the job waits for again and again, until it has ended or the time is over."""
         logging.warning("Job %d is killed", entry.id)
+        entry.killed = True
         aborted = 0
 
         def strike() -> None:
             nonlocal aborted
             if answer.done:
                 return
-            aborted += self._Strike(entry, self._abort) or 0
+            if not entry.obeys:
+                aborted += self._Strike(entry, self._abort) or 0
             self._ticker.After(KILL_EVERY, strike)
 
         def finish() -> None:
             if entry.shown.final:
                 answer.Complete([True, f"Job {entry.id} was killed; node calls ended: {aborted}"])
+            elif entry.obeys:
+                answer.Complete([True, f"Job {entry.id} is ending; it still cleans up"])
             else:
                 text = (
                     f"Job {entry.id} still runs: {aborted} calls to nodes were ended; what it does on the master itself"

@@ -45,10 +45,12 @@ class Entry:
         "ended",
         "flush_timer",
         "id",
+        "killed",
         "leaving",
         "limits",
         "lock",
         "logs",
+        "obeys",
         "objects",
         "published",
         "reader",
@@ -81,6 +83,8 @@ class Entry:
         self.watches: list[Watch] = []
         # Called once the end of the job is acknowledged.
         self.ended: list[Callable[[], None]] = []
+        # Its end is wanted though it runs; it knows that, and is cleaning up.
+        self.killed = self.obeys = False
         self.leaving = False  # on its way to the archive; of the committer's thread
         self.delivered_at = 0.0
         self.deliver_timer: Timer | None = None
@@ -103,6 +107,12 @@ class Entry:
         if index not in self.objects:
             self.objects[index] = self.draft.ops[index].input.Parse()
         return self.objects[index]
+
+    def CheckKilled(self) -> None:
+        """Raise OpExecError if the job is to end; called where its work can be left in good order."""
+        if self.killed and not self.obeys:
+            self.obeys = True
+            raise errors.OpExecError("The job was ended with 'gnt-job cancel --kill'")
 
     def AddLog(self, index: int, log_type: str, message: Any) -> None:
         """Add to the log of an opcode; nothing is added after the job's end or to a full log."""

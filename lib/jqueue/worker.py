@@ -97,6 +97,11 @@ class Callbacks:
         self._entry.AddLog(self._index, log_type, message)
         self._worker.LogAdded(self._entry)
 
+    def Pause(self, seconds: float) -> None:
+        """Wait between two looks at something that takes long; raise OpExecError if the job is to end."""
+        runtime.Sleep(seconds)
+        self._entry.CheckKilled()
+
     def CurrentPriority(self) -> int:
         """Return the priority for the next lock; called before every level, so a cancellation is noticed here too."""
         self._worker.CheckShutdown()

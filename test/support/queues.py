@@ -96,6 +96,14 @@ class Executor:
             self.changed.notify_all()
             assert self.changed.wait_for(lambda: name in self._open, 60)
 
+    def _Look(self, name: str, cbs: Any) -> None:
+        """Something that takes for ever, and needs a gate to clean up."""
+        try:
+            while True:
+                cbs.Pause(0.01)
+        finally:
+            self._Gate(name)
+
     def _Do(self, words: list[str], cbs: Any) -> Any:
         if words[:1] == ["gate"]:
             self._Gate(words[1])
@@ -120,6 +128,8 @@ class Executor:
             return cbs.SubmitManyJobs([[opcodes.OpTestDelay(duration=0.0)]])
         elif words[:1] == ["sleep"]:
             runtime.Sleep(float(words[1]))
+        elif words[:1] == ["long"]:
+            self._Look(words[1], cbs)
         elif words[:1] == ["strange"]:
             return object()
         return " ".join(words) or None

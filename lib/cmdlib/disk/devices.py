@@ -548,18 +548,18 @@ def WaitForSync(
             rpc_tries -= 1
             if rpc_tries == 0:
                 raise errors.OpExecError(f"Can't contact node {result.node_name} for mirror data, aborting")
-            runtime.Sleep(_RPC_PAUSE)
+            unit.Pause(_RPC_PAUSE)
             continue
         rpc_tries = _RPC_TRIES
         done, degraded, longest = _JudgeSync(unit, chosen, result.payload, result.node_name, quiet=oneshot)
         if (done or oneshot) and degraded and degraded_tries > 0:
             # A mirror is degraded for a moment after its sync has ended.
             degraded_tries -= 1
-            runtime.Sleep(_DEGRADED_PAUSE)
+            unit.Pause(_DEGRADED_PAUSE)
             continue
         if done or oneshot:
             break
-        runtime.Sleep(min(_MAX_PAUSE, longest))
+        unit.Pause(min(_MAX_PAUSE, longest))
     if done and not oneshot:
         unit.LogInfo(f"Instance {instance.name}'s disks are in sync")
     return not degraded
