@@ -365,6 +365,8 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         self._nics = [
             request.Make(self, self._pnode.uuid, op.conflicts_check) for request in Filled(self._nic_requests)
         ]
+        if op.identify_defaults:
+            self._nics = [self._WithoutDefaults(nic) for nic in self._nics]
         if self._reservation is None:
             self._planned_uuid = self.cfg.GenerateUniqueID(self.ec_id)
         else:
@@ -440,6 +442,14 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         ):
             for name in [name for name, value in own.items() if name in defaults and defaults[name] == value]:
                 del own[name]
+
+    def _WithoutDefaults(self, nic: objects.NIC) -> objects.NIC:
+        """Return the card without values that equal the cluster's; those of a network are the network's."""
+        if nic.network is not None:
+            return nic
+        defaults = self.snapshot.cluster.nicparams[constants.PP_DEFAULT]
+        own = {name: value for name, value in nic.nicparams.items() if defaults.get(name) != value}
+        return nic.Replace(nicparams=own)
 
     def _WarnOfGroups(self) -> None:
         groups = {self.snapshot.nodes[uuid].group for uuid in self._node_uuids}

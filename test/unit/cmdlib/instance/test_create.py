@@ -427,10 +427,18 @@ def test_secret_parameters_reach_the_scripts_only(big: Master) -> None:
 def test_defaults_are_not_stored_when_told_so(big: Master) -> None:
     big.Run(
         _Create(
-            beparams={"vcpus": 1, "memory": 256}, osparams={"mirror": "http://deb.example.org"}, identify_defaults=True
+            beparams={"vcpus": 1, "memory": 256},
+            osparams={"mirror": "http://deb.example.org"},
+            nics=[
+                dict(big.snapshot.cluster.nicparams["default"]),
+                {"mode": "bridged", "link": "br0"},
+                {"mode": "routed", "link": "100", "ip": "192.0.2.9"},
+            ],
+            identify_defaults=True,
         )
     )
     instance = big.Instance(NEW)
+    assert [dict(nic.nicparams) for nic in instance.nics] == [{}, {}, {"mode": "routed", "link": "100"}]
     assert dict(instance.beparams) == {"minmem": 256, "maxmem": 256} and dict(instance.osparams) == {}
 
 
