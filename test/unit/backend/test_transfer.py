@@ -16,7 +16,7 @@ import pytest
 from support.allocator import Lease
 from support.nodes import Node
 from support.realcluster import WaitUntil
-from support.transfers import Pem
+from support.realtransfers import Pem
 from support.virtual import MakeDisk, MakeInstance
 from support.virtualnode import TOP
 

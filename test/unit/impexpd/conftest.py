@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.allocator import Lease
 from support.leftovers import RUN_VARIABLE, Watch
-from support.transfers import Place
+from support.realtransfers import Place
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.realcluster import WaitUntil
-from support.transfers import MAGIC, Place, Running
+from support.realtransfers import MAGIC, Place, Running
 
 ENDLESS = "cat /dev/zero |"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.realcluster import WaitUntil
-from support.transfers import Place
+from support.realtransfers import Place
 
 MIB = 1 << 20
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.realcluster import WaitUntil
-from support.transfers import Place
+from support.realtransfers import Place
 
 from ganeti import runtime
 from ganeti.impexpd import programs

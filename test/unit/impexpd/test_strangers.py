@@ -16,7 +16,7 @@ from cryptography import x509 as crypto
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from support.realcluster import WaitUntil
-from support.transfers import MAGIC, Pem, Place
+from support.realtransfers import MAGIC, Pem, Place
 
 from ganeti import x509
 from ganeti.impexpd import channel, settings, welcome

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.realcluster import WaitUntil
-from support.transfers import MAGIC, Place, ReceiveAll
+from support.realtransfers import MAGIC, Place, ReceiveAll
 
 from ganeti.impexpd.channel import Channel
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.allocator import Lease
 from support.realcluster import WaitUntil
-from support.transfers import Pem
+from support.realtransfers import Pem
 from support.virtualnode import TOP
 
 from ganeti import runtime

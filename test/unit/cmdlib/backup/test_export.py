@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.master import Master
-from support.transferring import CONTENT, TwoDisks
+from support.playedtransfers import CONTENT, TwoDisks
 from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
 
 from ganeti import errors, opcodes, pathutils, runtime

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from support.creation import OnDisks
 from support.master import Callbacks, Master
+from support.playedtransfers import Transfers
 from support.standinstorage import Write
-from support.transferring import Transfers
 from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
 
 from ganeti import constants, errors, objects, opcodes, pathutils, runtime, x509

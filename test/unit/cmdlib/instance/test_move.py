@@ -10,8 +10,8 @@ import pytest
 from support.creation import OnDisks
 from support.dying import DiesIn, Killed
 from support.master import Master
+from support.playedtransfers import CONTENT, TwoDisks
 from support.simnode import FILE_FOLDER, SimNode
-from support.transferring import CONTENT, TwoDisks
 from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
 
 from ganeti import errors, objects, opcodes, runtime

@@ -1,4 +1,7 @@
-"""Transfers of disks between simulated nodes: the programs at both ends are played, as the nodes' procedures show them."""
+"""Transfers between simulated nodes, as the master sees them: the programs at both ends are played.
+
+``realtransfers`` has real ends.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,8 @@ class _Program:
 class Transfers:
     """Plays the programs of all nodes; a transfer copies what one device holds to the other.
 
-    ``looks``: after so many looks at it a sending program ends; ``nobody``: receiving ones give up; ``failing``: component -> why its sending program fails then;
+    ``looks``: after so many looks at it a sending program ends; ``nobody``: receiving ones give up;
+    ``failing``: component -> why its sending program fails then;
     ``done``: (sending node, receiving node, component, compression) of each transfer that succeeded.
     """
 
@@ -158,7 +162,7 @@ class TwoDisks:
 
 
 def _Path(end: Any) -> str:
-    """Return the path of a disk that is set up on this node, or of a file, which is made; scripts copy disks as they are."""
+    """Return the path of a disk that is set up on this node, or of a file, which is made; scripts copy whole disks."""
     kind, (disk, *_) = end
     if kind == "file":
         if not runtime.Exists(disk):
