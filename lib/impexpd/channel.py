@@ -89,7 +89,7 @@ class Channel:
             except ssl.SSLWantReadError:
                 self.Flush()
             except ssl.SSLError as err:
-                self._Tell()
+                self._SendAlert()
                 raise self._Failure(err) from err
             else:
                 self.Flush()
@@ -183,7 +183,7 @@ class Channel:
             pass  # the other side's announcement has not come yet
 
     def Discard(self) -> bool:
-        """Throw away what comes from a peer that was refused; return whether it has ended."""
+        """Throw away what comes from a peer that was rejected; return whether it has ended."""
         try:
             return not self._sock.recv(PIECE)
         except BlockingIOError:
@@ -206,7 +206,7 @@ class Channel:
     def Close(self) -> None:
         self._sock.close()
 
-    def _Tell(self) -> None:
+    def _SendAlert(self) -> None:
         """Send the alert of a handshake that failed, so that the other side knows why."""
         try:
             self.Flush()

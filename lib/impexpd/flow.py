@@ -77,8 +77,8 @@ class PipeSink:
 class Flow:
     """Moves all of a source to a sink.
 
-    ``head`` goes before it; ``passing`` sees every piece and returns what of it goes on; ``ended`` is called when all was taken,
-    ``broken`` when nobody reads the sink any longer.
+    ``magic`` goes before it; ``passing`` sees every piece and returns what of it goes on; ``ended`` is called when all
+    was taken, ``broken`` when nobody reads the sink any longer.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Flow:
         ended: Callable[[], None],
         broken: Callable[[], None],
         passing: Callable[[memoryview], memoryview] = lambda piece: piece,
-        head: bytes = b"",
+        magic: bytes = b"",
     ):
         self._loop = loop
         self._source = source
@@ -97,7 +97,7 @@ class Flow:
         self._ended = ended
         self._broken = broken
         self._passing = passing
-        self._rest = memoryview(head)
+        self._rest = memoryview(magic)
         self._stopped = False
         self._Wait()
 

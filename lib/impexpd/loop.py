@@ -1,4 +1,4 @@
-"""The one place where a transfer waits: for descriptors and for moments."""
+"""The one place where a transfer waits: for descriptors and for timers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PROBLEMS = runtime.ERR | runtime.HUP
 
 
 class Loop:
-    """Calls actions when a descriptor is ready or a moment has come, all on the thread that runs it.
+    """Calls actions when a descriptor is ready or a timer has run out, all on the thread that runs it.
 
     What an action raises ends ``Run``.  An action may be called when there is nothing to do.
     """
@@ -22,7 +22,7 @@ class Loop:
         self._poller = runtime.Poller()
         self._readers: dict[int, Action] = {}
         self._writers: dict[int, Action] = {}
-        self._moments: dict[int, tuple[float, Action]] = {}
+        self._timers: dict[int, tuple[float, Action]] = {}
         self._numbers = itertools.count()
 
     def Readable(self, descriptor: int, action: Action | None) -> None:
@@ -61,35 +61,36 @@ class Loop:
     def After(self, seconds: float, action: Action) -> int:
         """Call ``action`` once; return a number for ``Cancel``."""
         number = next(self._numbers)
-        self._moments[number] = (runtime.Monotonic() + seconds, action)
+        self._timers[number] = (runtime.Monotonic() + seconds, action)
         return number
 
     def Cancel(self, number: int | None) -> None:
         if number is not None:
-            self._moments.pop(number, None)
+            self._timers.pop(number, None)
 
     def Run(self, until: Callable[[], bool]) -> None:
         """Wait and act until the function says that it is enough."""
         while not until():
-            self._ActOnMoments()
+            self._RunTimers()
             if until():
                 return
-            for descriptor, events in self._poller.Poll(self._Patience()):
+            for descriptor, events in self._poller.Poll(self._UntilNextTimer()):
                 for actions, bit in ((self._readers, runtime.IN), (self._writers, runtime.OUT)):
                     action = actions.get(descriptor)
                     if action is not None and events & (bit | _PROBLEMS):
                         action()
 
-    def _ActOnMoments(self) -> None:
+    def _RunTimers(self) -> None:
         now = runtime.Monotonic()
-        for number, (moment, action) in sorted(self._moments.items(), key=lambda item: item[1][0]):
-            if moment <= now and self._moments.pop(number, None) is not None:
+        for number, (due, action) in sorted(self._timers.items(), key=lambda item: item[1][0]):
+            if due <= now and self._timers.pop(number, None) is not None:
                 action()
 
-    def _Patience(self) -> float | None:
-        if not self._moments:
+    def _UntilNextTimer(self) -> float | None:
+        """Return seconds, None if there is no timer."""
+        if not self._timers:
             return None
-        return max(0.0, min(moment for moment, _ in self._moments.values()) - runtime.Monotonic())
+        return max(0.0, min(due for due, _ in self._timers.values()) - runtime.Monotonic())
 
     def Close(self) -> None:
         self._poller.Close()

@@ -29,7 +29,7 @@ def BuildShell(prefix: str, suffix: str) -> list[str]:
     return ["bash", "-o", "errexit", "-o", "pipefail", "-c", f"{prefix} cat {suffix}"]
 
 
-class Part:
+class Child:
     """One program; ``role`` says what it does, for messages.  ``fed``: all of its input was written."""
 
     def __init__(self, role: str, program: protocols.Program):
@@ -49,8 +49,8 @@ class Programs:
     ``line`` gets each line that they write to their standard error, ``ended`` each program that has ended by itself.
     """
 
-    def __init__(self, loop: Loop, line: Callable[[str], None], ended: Callable[[Part], None]):
-        self.parts: list[Part] = []
+    def __init__(self, loop: Loop, line: Callable[[str], None], ended: Callable[[Child], None]):
+        self.children: list[Child] = []
         self._loop = loop
         self._line = line
         self._ended = ended
@@ -67,7 +67,7 @@ class Programs:
         stdout: int,
         variables: dict[str, str] | None = None,
         pass_fds: Sequence[int] = (),
-    ) -> Part:
+    ) -> Child:
         """Start a program; the environment is ours, with these variables.  Raises TransferError."""
         logging.info("Starting %s", runtime.RunResult(argv, None).cmd)
         try:
@@ -81,41 +81,43 @@ class Programs:
             )
         except errors.RunCmdError as err:
             raise TransferError(str(err)) from err
-        part = Part(role, program)
-        self.parts.append(part)
-        self._loop.Readable(program.fileno(), lambda: self._NoteEnd(part, self._ended))
-        return part
+        child = Child(role, program)
+        self.children.append(child)
+        self._loop.Readable(program.fileno(), lambda: self._NoteEnd(child, self._ended))
+        return child
 
-    def _NoteEnd(self, part: Part, tell: Callable[[Part], None]) -> None:
-        if part.result is not None:
+    def _NoteEnd(self, child: Child, tell: Callable[[Child], None]) -> None:
+        if child.result is not None:
             return
-        part.result = part.program.Result()
-        if part.result is not None:
-            self._loop.Forget(part.program.fileno())
-            tell(part)
+        child.result = child.program.Result()
+        if child.result is not None:
+            self._loop.Forget(child.program.fileno())
+            tell(child)
 
     @property
     def succeeded(self) -> bool:
         """Whether all have ended as they should."""
-        return all(part.succeeded for part in self.parts)
+        return all(child.succeeded for child in self.children)
 
     def End(self) -> None:
         """End what still runs, and whatever the programs have left behind; return when nothing is left.
 
         What waits for storage that does not answer cannot be ended; after some seconds it is left alone.
         """
-        self._ended = lambda part: None
+        self._ended = lambda child: None
         for number in (signal.SIGTERM, signal.SIGKILL):
             if not self._Wait(0):
-                for part in self.parts:
-                    part.program.Signal(number)
+                for child in self.children:
+                    child.program.Signal(number)
                 self._Wait(GRACE)
-        for part in self.parts:
-            self._NoteEnd(part, self._ended)
-            if part.result is not None:
-                part.program.Close()
+        for child in self.children:
+            self._NoteEnd(child, self._ended)
+            if child.result is not None:
+                child.program.Close()
             else:
-                logging.error("Process %d of %s does not end, not even when it is killed", part.program.pid, part.role)
+                logging.error(
+                    "Process %d of %s does not end, not even when it is killed", child.program.pid, child.role
+                )
         os.close(self.errors)
         self._Gather()
         self._Print(self._output)
@@ -125,19 +127,19 @@ class Programs:
     def _Wait(self, seconds: float) -> bool:
         """Wait until nothing of the programs runs; False if the time is over."""
         deadline = runtime.Monotonic() + seconds
-        moment = 0
+        timer = 0
 
         def tick() -> None:
-            nonlocal moment
-            moment = self._loop.After(_TICK, tick)
+            nonlocal timer
+            timer = self._loop.After(_TICK, tick)
 
         tick()
-        self._loop.Run(lambda: not self._Run() or runtime.Monotonic() >= deadline)
-        self._loop.Cancel(moment)
-        return not self._Run()
+        self._loop.Run(lambda: not self._AnyRuns() or runtime.Monotonic() >= deadline)
+        self._loop.Cancel(timer)
+        return not self._AnyRuns()
 
-    def _Run(self) -> bool:
-        return any(part.program.Runs() for part in self.parts)
+    def _AnyRuns(self) -> bool:
+        return any(child.program.Runs() for child in self.children)
 
     def _Gather(self) -> None:
         """Read what the programs have written, and pass on the lines that are complete."""

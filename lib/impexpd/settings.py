@@ -44,6 +44,11 @@ class Settings:
     unasked_timeout: float | None = None
 
     @property
+    def sent_magic(self) -> bytes:
+        """What stands before the data, as far as it is not compressed."""
+        return b"" if self.magic is None else f"M={self.magic}".encode()
+
+    @property
     def pid_file(self) -> str:
         """Its time is that of the last question for the status."""
         return posixpath.join(posixpath.dirname(posixpath.abspath(self.status_file)), PID_FILE)

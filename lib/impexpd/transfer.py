@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from ganeti import constants, errors, runtime
 from ganeti.impexpd import TransferError, channel, compression
 from ganeti.impexpd.channel import Channel
-from ganeti.impexpd.dialing import Dialing
+from ganeti.impexpd.connecting import Connecting
 from ganeti.impexpd.flow import Flow, PipeSink, PipeSource
+from ganeti.impexpd.listening import Listening
 from ganeti.impexpd.loop import Loop
-from ganeti.impexpd.programs import BuildShell, Part, Programs
+from ganeti.impexpd.programs import BuildShell, Child, Programs
 from ganeti.impexpd.progress import SAMPLE_SECONDS, Progress
 from ganeti.impexpd.settings import EXPORT, SIZE_FROM_DESCRIPTOR, SIZE_VARIABLE, Settings
 from ganeti.impexpd.status import StatusFile
-from ganeti.impexpd.welcome import Welcome
 
 if TYPE_CHECKING:
     from ganeti.daemon.signals import StopSignal
@@ -37,9 +37,9 @@ _SIZE_LENGTH, _SIZE_DIGITS = 64, 18
 class _ProgramFailed(TransferError):
     """A program failed; what it printed last may still be on its way."""
 
-    def __init__(self, part: Part, text: str):
+    def __init__(self, child: Child, text: str):
         super().__init__(text)
-        self.part = part
+        self.child = child
 
 
 class Transfer:
@@ -113,8 +113,8 @@ class Transfer:
     def _Explain(self, problem: Exception) -> str:
         text = problem.args[0] if isinstance(problem, errors.GenericError) else str(problem)
         if isinstance(problem, _ProgramFailed):
-            if problem.part.result is not None and problem.part.result.failed:
-                text = f"{problem.part.role} failed: {problem.part.result.cause}"
+            if problem.child.result is not None and problem.child.result.failed:
+                text = f"{problem.child.role} failed: {problem.child.result.cause}"
             if self._status.last_line:
                 text += f" ({self._status.last_line})"
         return str(text)
@@ -166,18 +166,18 @@ class Transfer:
         logging.info("Output: %s", line)
         self._status.Note(line)
 
-    def _ProgramEnded(self, part: Part) -> None:
-        if not part.succeeded:
-            raise _ProgramFailed(part, "")
-        if not part.fed:
-            raise _ProgramFailed(part, f"{part.role} ended before it had read everything")
+    def _ProgramEnded(self, child: Child) -> None:
+        if not child.succeeded:
+            raise _ProgramFailed(child, "")
+        if not child.fed:
+            raise _ProgramFailed(child, f"{child.role} ended before it had read everything")
         self._Check()
 
-    def _NobodyReads(self, part: Callable[[], Part]) -> None:
+    def _NobodyReads(self, child: Callable[[], Child]) -> None:
         """A program has closed its input: it must have ended, and its end says more."""
 
         def fail() -> None:
-            raise _ProgramFailed(part(), f"{part().role} reads no longer")
+            raise _ProgramFailed(child(), f"{child().role} reads no longer")
 
         self._loop.After(_BROKEN_SECONDS, fail)
 
@@ -193,12 +193,12 @@ class Transfer:
         self._progress.Add(len(piece))
         return piece
 
-    def _StartCompression(self, role: str, argv: list[str]) -> tuple[PipeSink, PipeSource, Part]:
+    def _StartCompression(self, role: str, argv: list[str]) -> tuple[PipeSink, PipeSource, Child]:
         """Start a program between two pipes; return their ends here."""
         read, sink = self._PipeTo()
         source, write = self._PipeFrom()
-        part = self._StartPart(role, argv, read, write)
-        return sink, source, part
+        child = self._StartChild(role, argv, read, write)
+        return sink, source, child
 
     def _PipeTo(self) -> tuple[int, PipeSink]:
         """Return a pipe into a program: its end, and ours."""
@@ -214,7 +214,7 @@ class Transfer:
         self._ends.append(source)
         return source, writer
 
-    def _StartPart(self, role: str, argv: list[str], stdin: int, stdout: int, size: int | None = None) -> Part:
+    def _StartChild(self, role: str, argv: list[str], stdin: int, stdout: int, size: int | None = None) -> Child:
         """Start a program and close our copies of the pipes' ends that it gets."""
         variables = {} if size is None else {SIZE_VARIABLE: str(size)}
         given = self._inherited if size is None else (*self._inherited, size)
@@ -233,35 +233,34 @@ class Import(Transfer):
 
     def __init__(self, settings: Settings, stop: StopSignal, lock: protocols.FileLock | None = None):
         super().__init__(settings, stop, lock)
-        self._welcome: Welcome | None = None
-        self._moment: int | None = None
-        self._wanted = b"" if settings.magic is None else f"M={settings.magic}".encode()
-        self._seen = b""
+        self._listening: Listening | None = None
+        self._timer: int | None = None
+        self._magic, self._seen = settings.sent_magic, b""
         self._shell_input: int | None = None
-        self._shell: Part | None = None
+        self._shell: Child | None = None
         self._sink: PipeSink | None = None
         self._complete = False
 
     def _Begin(self, context: channel.ssl.SSLContext) -> None:
         settings = self.settings
         everywhere = "::" if settings.family == 6 else ""
-        self._welcome = Welcome(self._loop, context, settings.bind or everywhere, settings.port, self._Connected)
-        self._moment = self._loop.After(settings.connect_timeout, self._NobodyCame)
-        logging.info("Listening on port %d", self._welcome.port)
-        self._status.Write(listen_port=self._welcome.port)
+        self._listening = Listening(self._loop, context, settings.bind or everywhere, settings.port, self._Connected)
+        self._timer = self._loop.After(settings.connect_timeout, self._NobodyCame)
+        logging.info("Listening on port %d", self._listening.port)
+        self._status.Write(listen_port=self._listening.port)
 
     def _NobodyCame(self) -> None:
         text = f"Nobody connected within {self.settings.connect_timeout:g} seconds"
-        if self._welcome is not None and self._welcome.refused:
-            text += f"; the last connection that was refused: {self._welcome.refused}"
+        if self._listening is not None and self._listening.rejected:
+            text += f"; the last connection that was refused: {self._listening.rejected}"
         raise TransferError(text)
 
     def _Leave(self) -> None:
-        if self._welcome is not None:
-            self._welcome.Close()
+        if self._listening is not None:
+            self._listening.Close()
 
     def _Connected(self, found: Channel) -> None:
-        self._loop.Cancel(self._moment)
+        self._loop.Cancel(self._timer)
         self._Meet(found)
         self._shell_input, self._sink = self._PipeTo()
         argv = compression.BuildDecompress(self.settings.compress)
@@ -276,7 +275,7 @@ class Import(Transfer):
 
             self._Flow(found, tool_input, lambda piece: piece, received, lambda: tool)
             self._Flow(tool_output, self._sink, self._ForShell, self._Taken)
-        if not self._wanted:
+        if not self._magic:
             self._StartShell()
 
     def _Flow(
@@ -285,12 +284,12 @@ class Import(Transfer):
         sink: PipeSink,
         passing: Callable[[memoryview], memoryview],
         ended: Callable[[], None],
-        reader: Callable[[], Part] | None = None,
+        reader: Callable[[], Child] | None = None,
     ) -> None:
         flow = Flow(self._loop, source, sink, ended, lambda: self._NobodyReads(reader or self._Shell), passing)
         self._flows.append(flow)
 
-    def _Shell(self) -> Part:
+    def _Shell(self) -> Child:
         assert self._shell is not None
         return self._shell
 
@@ -299,18 +298,18 @@ class Import(Transfer):
         settings = self.settings
         assert self._shell_input is not None
         argv = BuildShell(settings.prefix, settings.suffix)
-        self._shell = self._StartPart(self.ROLE, argv, self._shell_input, self._programs.errors)
+        self._shell = self._StartChild(self.ROLE, argv, self._shell_input, self._programs.errors)
         self._shell_input = None
 
     def _ForShell(self, piece: memoryview) -> memoryview:
         """Return what of a piece of plain text is data."""
-        missing = len(self._wanted) - len(self._seen)
+        missing = len(self._magic) - len(self._seen)
         if missing:
             self._seen += piece[:missing]
             piece = piece[missing:]
-            if self._seen != self._wanted[: len(self._seen)]:
+            if self._seen != self._magic[: len(self._seen)]:
                 self._WrongMagic()
-            if self._seen == self._wanted:
+            if self._seen == self._magic:
                 self._StartShell()
         return self._Count(piece)
 
@@ -327,10 +326,10 @@ class Import(Transfer):
 
     def _Check(self) -> None:
         """End the shell's input once nothing can be missing, and confirm what it says then."""
-        others = all(part.succeeded for part in self._programs.parts if part is not self._shell)
+        others = all(child.succeeded for child in self._programs.children if child is not self._shell)
         if not self._complete or not others or self._channel is None or self._sink is None:
             return
-        if self._seen != self._wanted:
+        if self._seen != self._magic:
             self._WrongMagic()
         shell = self._Shell()
         if not shell.fed:
@@ -358,26 +357,26 @@ class Export(Transfer):
 
     def __init__(self, settings: Settings, stop: StopSignal, lock: protocols.FileLock | None = None):
         super().__init__(settings, stop, lock)
-        self._dialing: Dialing | None = None
+        self._connecting: Connecting | None = None
         self._complete = False
         self._announced = False
         self._size = b""
 
     def _Begin(self, context: channel.ssl.SSLContext) -> None:
-        self._dialing = Dialing(self._loop, context, self.settings, self._Connected)
+        self._connecting = Connecting(self._loop, context, self.settings, self._Connected)
 
     def _Leave(self) -> None:
-        if self._dialing is not None:
-            self._dialing.Close()
+        if self._connecting is not None:
+            self._connecting.Close()
 
     def _Connected(self, found: Channel) -> None:
         self._Meet(found)
         self._loop.Readable(found.fileno(), self._PeerSays)
-        head = b"" if self.settings.magic is None else f"M={self.settings.magic}".encode()
+        magic = self.settings.sent_magic
         output = self._StartShell()
         argv = compression.BuildCompress(self.settings.compress)
         if argv is None:
-            self._Flow(output, found, self._Count, head, self._Sent)
+            self._Flow(output, found, self._Count, magic, self._Sent)
             return
         tool_input, tool_output, tool = self._StartCompression(f"Compression ({argv[0]})", argv)
 
@@ -385,7 +384,7 @@ class Export(Transfer):
             tool.fed = True
             tool_input.Close()
 
-        self._Flow(output, tool_input, self._Count, head, compressed, lambda: tool)
+        self._Flow(output, tool_input, self._Count, magic, compressed, lambda: tool)
         self._Flow(tool_output, found, lambda piece: piece, b"", self._Sent)
 
     def _Flow(
@@ -393,12 +392,12 @@ class Export(Transfer):
         source: PipeSource,
         sink: Channel | PipeSink,
         passing: Callable[[memoryview], memoryview],
-        head: bytes,
+        magic: bytes,
         ended: Callable[[], None],
-        reader: Callable[[], Part] | None = None,
+        reader: Callable[[], Child] | None = None,
     ) -> None:
         broken = (lambda: None) if reader is None else (lambda: self._NobodyReads(reader))
-        self._flows.append(Flow(self._loop, source, sink, ended, broken, passing, head))
+        self._flows.append(Flow(self._loop, source, sink, ended, broken, passing, magic))
 
     def _StartShell(self) -> PipeSource:
         """Start what gives the data; return where it comes from."""
@@ -412,8 +411,8 @@ class Export(Transfer):
         output, write = self._PipeFrom()
         nothing, writer = runtime.Pipe()
         os.close(writer)
-        part = self._StartPart(self.ROLE, BuildShell(settings.prefix, settings.suffix), nothing, write, size)
-        part.fed = True
+        child = self._StartChild(self.ROLE, BuildShell(settings.prefix, settings.suffix), nothing, write, size)
+        child.fed = True
         return output
 
     def _ReadSize(self, source: PipeSource) -> None:

@@ -74,9 +74,9 @@ class Miser:
 @given(
     pieces=st.lists(st.binary(min_size=1, max_size=20), max_size=100),
     portions=st.lists(st.integers(0, 20), max_size=100),
-    head=st.binary(max_size=30),
+    magic=st.binary(max_size=30),
 )
-def test_nothing_is_lost_and_it_ends(loop: Loop, pieces: list[bytes], portions: list[int], head: bytes) -> None:
+def test_nothing_is_lost_and_it_ends(loop: Loop, pieces: list[bytes], portions: list[int], magic: bytes) -> None:
     source, sink = Hoard(list(pieces)), Miser(list(portions))
     over: list[str] = []
     seen: list[bytes] = []
@@ -85,11 +85,11 @@ def test_nothing_is_lost_and_it_ends(loop: Loop, pieces: list[bytes], portions: 
         seen.append(bytes(piece))
         return piece
 
-    Flow(loop, source, sink, lambda: over.append("ended"), lambda: over.append("broken"), passing, head)
+    Flow(loop, source, sink, lambda: over.append("ended"), lambda: over.append("broken"), passing, magic)
     loop.After(30, lambda: over.append("too late"))
     loop.Run(lambda: bool(over))
     assert over == ["ended"] and seen == pieces
-    assert sink.taken == head + b"".join(pieces)
+    assert sink.taken == magic + b"".join(pieces)
     source.Close()
     sink.Close()
 

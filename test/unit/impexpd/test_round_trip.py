@@ -22,16 +22,16 @@ def Contents() -> st.SearchStrategy[bytes]:
 @pytest.mark.limit(200)
 @pytest.mark.req("D22-MOVE-03", "D22-MOVE-04", "D22-MOVE-25")
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(content=Contents(), tool=st.sampled_from(["none", "gzip", "gzip-fast", "gzip-slow"]), marked=st.booleans())
+@given(content=Contents(), tool=st.sampled_from(["none", "gzip", "gzip-fast", "gzip-slow"]), with_magic=st.booleans())
 @example(b"", "none", False)
 @example(b"", "none", True)
 @example(b"", "gzip", False)
 @example(b"M=", "none", True)
-def test_every_byte_arrives(place: Place, content: bytes, tool: str, marked: bool) -> None:
+def test_every_byte_arrives(place: Place, content: bytes, tool: str, with_magic: bool) -> None:
     source, target = place.base / "source", place.base / "target"
     source.write_bytes(content)
     target.unlink(missing_ok=True)
-    more = {"compress": tool, **({} if marked else {"magic": None})}
+    more = {"compress": tool, **({} if with_magic else {"magic": None})}
     receiver = place.Import(suffix=f"> {target}", **more).Start()
     sender = place.Export(receiver.Port(), prefix=f"< {source}", **more).Start()
     assert (sender.Code(), receiver.Code()) == (0, 0), (sender.Status(), receiver.Status())
@@ -58,7 +58,7 @@ def test_what_is_written_arrives_before_the_rest_is_there(place: Place) -> None:
 
 @pytest.mark.req("D22-MOVE-12")
 def test_many_disks_travel_side_by_side(place: Place) -> None:
-    """One connection for each, told apart by their marks."""
+    """One connection for each, told apart by their magic."""
     receivers = [place.Import(magic=f"disk-{n}", suffix=f"> {place.base}/target{n}").Start() for n in range(5)]
     senders = []
     for number, receiver in enumerate(receivers):

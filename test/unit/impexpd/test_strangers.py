@@ -19,7 +19,7 @@ from support.realcluster import WaitUntil
 from support.realtransfers import MAGIC, Pem, Place
 
 from ganeti import x509
-from ganeti.impexpd import channel, settings, welcome
+from ganeti.impexpd import channel, listening, settings
 
 WRONG = "another-cluster"
 
@@ -86,7 +86,7 @@ def test_many_strangers_are_not_in_the_way(place: Place, first: bytes) -> None:
 
 
 def test_a_stranger_has_some_seconds(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(welcome, "HANDSHAKE_SECONDS", 0.3)
+    monkeypatch.setattr(listening, "HANDSHAKE_SECONDS", 0.3)
     receiver = place.Import(suffix=f"> {place.base}/target").Start()
     port = receiver.Port()
     with _Stranger(place, port) as sock:

@@ -18,7 +18,7 @@ from ganeti.impexpd.channel import Channel
 
 # Longer than any buffer on the way, and nothing that compresses well.
 CONTENT = bytes(i * i % 251 for i in range(3_000_001))
-MARK = b"M=" + MAGIC.encode()
+SENT_MAGIC = b"M=" + MAGIC.encode()
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 
@@ -36,11 +36,11 @@ def _Only(context: ssl.SSLContext, version: ssl.TLSVersion) -> ssl.SSLContext:
 
 @pytest.mark.req("D22-MOVE-25")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_export_sends_the_mark_and_the_data(place: Place, source: Path, version: ssl.TLSVersion) -> None:
+def test_an_export_sends_the_magic_and_the_data(place: Place, source: Path, version: ssl.TLSVersion) -> None:
     with place.Listen() as listener:
         sender = place.Export(listener.getsockname()[1], prefix=f"< {source}").Start()
         with place.Accept(listener, _Only(place.Context(True), version)) as peer:
-            assert ReceiveAll(peer) == MARK + CONTENT
+            assert ReceiveAll(peer) == SENT_MAGIC + CONTENT
             assert peer.getpeercert(binary_form=True) == ssl.PEM_cert_to_DER_cert(_Certificate(place))
             peer.unwrap()
         assert sender.Code() == 0
@@ -52,25 +52,25 @@ def _Certificate(place: Place) -> str:
 
 @pytest.mark.req("D22-MOVE-03")
 @pytest.mark.parametrize("tool", ["gzip", "gzip-slow"])
-def test_what_is_compressed_holds_the_mark_too(place: Place, source: Path, tool: str) -> None:
+def test_what_is_compressed_holds_the_magic_too(place: Place, source: Path, tool: str) -> None:
     with place.Listen() as listener:
         sender = place.Export(listener.getsockname()[1], prefix=f"< {source}", compress=tool).Start()
         with place.Accept(listener) as peer:
             packed = ReceiveAll(peer)
             peer.unwrap()
         assert sender.Code() == 0
-    assert len(packed) < len(CONTENT) and gzip.decompress(packed) == MARK + CONTENT
+    assert len(packed) < len(CONTENT) and gzip.decompress(packed) == SENT_MAGIC + CONTENT
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("piece", [1 << 20, 5])
-def test_an_import_takes_the_mark_and_the_data(place: Place, version: ssl.TLSVersion, piece: int) -> None:
+def test_an_import_takes_the_magic_and_the_data(place: Place, version: ssl.TLSVersion, piece: int) -> None:
     """However small the pieces are in which they come."""
     content = CONTENT if piece > 100 else CONTENT[:1000]
     target = place.base / "target"
     receiver = place.Import(suffix=f"> {target}").Start()
     with place.Connect(receiver.Port(), _Only(place.Context(False), version)) as peer:
-        whole = MARK + content
+        whole = SENT_MAGIC + content
         for begin in range(0, len(whole), piece):
             peer.sendall(whole[begin : begin + piece])
         peer.unwrap()  # returns when the other side has confirmed
@@ -82,12 +82,12 @@ def test_an_import_unpacks_what_was_compressed(place: Place) -> None:
     receiver = place.Import(suffix=f"> {target}", compress="gzip").Start()
     with place.Connect(receiver.Port()) as peer:
         # More than one part, as from programs that compress with several processors.
-        peer.sendall(gzip.compress(MARK + CONTENT[:1000]) + gzip.compress(CONTENT[1000:]))
+        peer.sendall(gzip.compress(SENT_MAGIC + CONTENT[:1000]) + gzip.compress(CONTENT[1000:]))
         peer.unwrap()
     assert receiver.Code() == 0 and target.read_bytes() == CONTENT
 
 
-def test_an_import_needs_no_mark(place: Place) -> None:
+def test_an_import_needs_no_magic(place: Place) -> None:
     receiver = place.Import(suffix=f"> {place.base}/target", magic=None).Start()
     with place.Connect(receiver.Port()) as peer:
         peer.sendall(b"M=data")
@@ -96,9 +96,9 @@ def test_an_import_needs_no_mark(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"M", b"M=", MARK[:-1], b"M=other.of-disk_0data", b"data" * 100, MARK.lower() + b"x"]
+    "data", [b"", b"M", b"M=", SENT_MAGIC[:-1], b"M=other.of-disk_0data", b"data" * 100, SENT_MAGIC.lower() + b"x"]
 )
-def test_data_without_the_right_mark_touches_nothing(place: Place, data: bytes) -> None:
+def test_data_without_the_right_magic_touches_nothing(place: Place, data: bytes) -> None:
     target = place.base / "target"
     target.write_bytes(b"precious")
     receiver = place.Import(suffix=f"> {target}", magic=MAGIC.upper() if data.endswith(b"x") else MAGIC).Start()
@@ -117,7 +117,7 @@ def test_a_stream_that_is_cut_off_is_not_complete(place: Place, how: str, compre
     """Even if what came is complete in itself."""
     done = place.base / "done"
     receiver = place.Import(suffix=f"> {place.base}/target; touch {done}", compress=compress).Start()
-    data = MARK + CONTENT[:100000]
+    data = SENT_MAGIC + CONTENT[:100000]
     with place.Connect(receiver.Port()) as peer:
         peer.sendall(data if compress == "none" else gzip.compress(data))
         WaitUntil(lambda: (place.base / "target").exists() or compress != "none", "data arrives")
@@ -136,7 +136,7 @@ def test_a_sender_succeeds_only_if_the_receiver_confirms(place: Place, source: P
     with place.Listen() as listener:
         sender = place.Export(listener.getsockname()[1], prefix=f"< {source}").Start()
         with place.Accept(listener) as peer:
-            assert ReceiveAll(peer) == MARK + CONTENT
+            assert ReceiveAll(peer) == SENT_MAGIC + CONTENT
         assert "closed the connection without having announced an end" in sender.Error()
 
 
@@ -164,7 +164,7 @@ def test_a_receiver_that_leaves_ends_the_sender_at_once(
     with place.Listen() as listener:
         sender = place.Export(listener.getsockname()[1], prefix="sleep 300 |").Start()
         with place.Accept(listener) as peer:
-            assert peer.recv(len(MARK)) == MARK
+            assert peer.recv(len(SENT_MAGIC)) == SENT_MAGIC
             act(peer)
             assert words in sender.Error()
 
@@ -197,7 +197,7 @@ def test_an_import_of_3_1_takes_what_is_sent(place: Place, source: Path, address
         sender = place.Export(port, prefix=f"< {source}", connect_retries=10).Start()
         received = socat.stdout.read()
         assert socat.wait(20) == 0
-    assert sender.Code() == 0 and received == MARK + CONTENT
+    assert sender.Code() == 0 and received == SENT_MAGIC + CONTENT
 
 
 @needs_socat
@@ -205,7 +205,7 @@ def test_an_export_of_3_1_sends_to_an_import(place: Place) -> None:
     target = place.base / "target"
     receiver = place.Import(suffix=f"> {target}").Start()
     peer = f"OPENSSL:{place.address}:{receiver.Port()},connect-timeout=20,retry=0,openssl-commonname=ganeti.example.com"
-    assert subprocess.run(_Socat(place, "stdin", peer), input=MARK + CONTENT, check=False, timeout=60).returncode == 0
+    subprocess.run(_Socat(place, "stdin", peer), input=SENT_MAGIC + CONTENT, check=True, timeout=60)
     assert receiver.Code() == 0 and target.read_bytes() == CONTENT
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PAUSE = 1.0
 
 
-class Dialing:
+class Connecting:
     """Connects, and calls ``arrived`` with the channel once both sides have proved who they are.
 
     Connecting blocks, so it is done by another thread.
@@ -32,11 +32,11 @@ class Dialing:
         self._arrived = arrived
         self._tries = settings.connect_retries + 1
         self._deadline = 0.0
-        self._moment: int | None = None
+        self._timer: int | None = None
         self._channel: Channel | None = None
         # Shared with the other thread.
         self._lock = runtime.Lock()
-        self._connecting = False
+        self._trying = False
         self._closed = False
         self._result: protocols.Socket | Exception | None = None
         self._waker = runtime.Waker()
@@ -50,7 +50,7 @@ class Dialing:
 
     def _Try(self) -> None:
         self._tries -= 1
-        self._connecting = True
+        self._trying = True
         self._deadline = runtime.Monotonic() + self._settings.connect_timeout
         runtime.Thread(self._Connect, "connecting").start()
 
@@ -62,7 +62,7 @@ class Dialing:
         except (OSError, errors.ResolverError) as err:
             result = err
         with self._lock:
-            self._connecting = False
+            self._trying = False
             self._result = result
             if self._closed:
                 self._Drop()
@@ -97,7 +97,7 @@ class Dialing:
             self._Again(getattr(result, "strerror", None) or str(result))
             return
         self._channel = Channel(result, self._context, False, self._peer)
-        self._moment = self._loop.After(self._deadline - runtime.Monotonic(), self._TooLate)
+        self._timer = self._loop.After(self._deadline - runtime.Monotonic(), self._TooLate)
         self._loop.Readable(self._channel.fileno(), self._Advance)
         self._Advance()
 
@@ -110,20 +110,20 @@ class Dialing:
         except Refused:
             raise
         except TransferError as err:
-            self._Hang()
+            self._HangUp()
             self._Again(str(err))
             return
-        self._Hang(close=False)
+        self._HangUp(close=False)
         self.Close()
         self._arrived(channel)
 
     def _TooLate(self) -> None:
-        self._Hang()
+        self._HangUp()
         self._Again(f"{self._peer} did not answer within {self._settings.connect_timeout:g} seconds")
 
-    def _Hang(self, close: bool = True) -> None:
+    def _HangUp(self, close: bool = True) -> None:
         channel, self._channel = self._channel, None
-        self._loop.Cancel(self._moment)
+        self._loop.Cancel(self._timer)
         if channel is not None:
             self._loop.Forget(channel.fileno())
             if close:
@@ -137,13 +137,13 @@ class Dialing:
 
     def Close(self) -> None:
         """Try no longer; a try that is still under way ends by itself."""
-        self._Hang()
+        self._HangUp()
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             self._loop.Forget(self._waker.fileno())
-            if not self._connecting:
+            if not self._trying:
                 self._Drop()
 
 
