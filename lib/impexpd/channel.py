@@ -137,9 +137,15 @@ class Channel:
         except OSError as err:
             raise TransferError(f"The connection to {self.peer} failed: {err.strerror}") from err
         if not data:
-            raise TransferError(f"{self.peer} has closed the connection without having announced an end")
+            raise TransferError(f"{self.peer} closed the connection before {self._Expected()}")
         self._incoming.write(data)
         return True
+
+    def _Expected(self) -> str:
+        """Return what has to come before the other side may close the connection."""
+        if self._tls.version() is None:
+            return "the end of the TLS handshake"
+        return "the end of the data" if self._tls.server_side else "confirming the end of the data"
 
     def Write(self, data: memoryview) -> int:
         """Take data to be sent; return how many bytes were taken, 0 while earlier ones wait."""

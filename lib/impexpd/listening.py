@@ -58,12 +58,12 @@ class Listening:
         except OSError:
             return  # gone before anybody looked, or no descriptors left for strangers
         while len(self._candidates) >= _MOST_CANDIDATES:
-            self._Drop(next(iter(self._candidates)), "too many others came")
+            self._Drop(next(iter(self._candidates)), f"more than {_MOST_CANDIDATES} connections at once")
         candidate = _Candidate(Channel(sock, self._context, True, f"{address[0]}:{address[1]}"))
         number = candidate.channel.fileno()
         self._candidates[number] = candidate
         candidate.timer = self._loop.After(
-            HANDSHAKE_SECONDS, lambda: self._Drop(number, "it did not say who it is in time")
+            HANDSHAKE_SECONDS, lambda: self._Drop(number, f"no TLS handshake within {HANDSHAKE_SECONDS:g} seconds")
         )
         self._loop.Readable(number, lambda: self._Advance(number))
         self._Advance(number)

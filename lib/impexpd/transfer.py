@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ganeti.runtime import protocols
 
 _MIB = 1 << 20
-# The system gives that much to everybody.
+# The default limit of /proc/sys/fs/pipe-max-size.
 _PIPE_ROOM = 1 << 20
-# Between the end of a program's input and its own.
+# How long a program that closed its input has to exit, so that its exit code can be shown.
 _BROKEN_SECONDS = 5.0
 # How often within the time that a transfer may be forgotten it looks whether it is.
 _LOOKS = 10
@@ -170,14 +170,14 @@ class Transfer:
         if not child.succeeded:
             raise _ProgramFailed(child, "")
         if not child.fed:
-            raise _ProgramFailed(child, f"{child.role} ended before it had read everything")
+            raise _ProgramFailed(child, f"{child.role} ended before reading all its input")
         self._Check()
 
     def _NobodyReads(self, child: Callable[[], Child]) -> None:
         """A program has closed its input: it must have ended, and its end says more."""
 
         def fail() -> None:
-            raise _ProgramFailed(child(), f"{child().role} reads no longer")
+            raise _ProgramFailed(child(), f"{child().role} stopped reading")
 
         self._loop.After(_BROKEN_SECONDS, fail)
 
@@ -229,7 +229,7 @@ class Transfer:
 class Import(Transfer):
     """Receives: TLS --> [decompressor] --> shell."""
 
-    ROLE = "The command that takes the data"
+    ROLE = "The command that writes the data"
 
     def __init__(self, settings: Settings, stop: StopSignal, lock: protocols.FileLock | None = None):
         super().__init__(settings, stop, lock)
@@ -245,14 +245,14 @@ class Import(Transfer):
         settings = self.settings
         everywhere = "::" if settings.family == 6 else ""
         self._listening = Listening(self._loop, context, settings.bind or everywhere, settings.port, self._Connected)
-        self._timer = self._loop.After(settings.connect_timeout, self._NobodyCame)
+        self._timer = self._loop.After(settings.connect_timeout, self._NoSenderCame)
         logging.info("Listening on port %d", self._listening.port)
         self._status.Write(listen_port=self._listening.port)
 
-    def _NobodyCame(self) -> None:
-        text = f"Nobody connected within {self.settings.connect_timeout:g} seconds"
+    def _NoSenderCame(self) -> None:
+        text = f"No sender connected within {self.settings.connect_timeout:g} seconds"
         if self._listening is not None and self._listening.rejected:
-            text += f"; the last connection that was refused: {self._listening.rejected}"
+            text += f"; last rejected connection: {self._listening.rejected}"
         raise TransferError(text)
 
     def _Leave(self) -> None:
@@ -294,7 +294,7 @@ class Import(Transfer):
         return self._shell
 
     def _StartShell(self) -> None:
-        """Start what takes the data, once it is known that it is the right data."""
+        """Start what writes the data, once it is known that it is the right data."""
         settings = self.settings
         assert self._shell_input is not None
         argv = BuildShell(settings.prefix, settings.suffix)
@@ -314,9 +314,9 @@ class Import(Transfer):
         return self._Count(piece)
 
     def _WrongMagic(self) -> None:
+        assert self._channel is not None
         raise TransferError(
-            f"Magic value mismatch: what {self._channel.peer if self._channel else 'the other side'} sends is not what was"
-            " expected here"
+            f"Magic value mismatch: {self._channel.peer} sent the data of another disk or job; repeat the job"
         )
 
     def _Taken(self) -> None:
@@ -353,7 +353,7 @@ class Import(Transfer):
 class Export(Transfer):
     """Sends: shell --> [compressor] --> TLS."""
 
-    ROLE = "The command that gives the data"
+    ROLE = "The command that reads the data"
 
     def __init__(self, settings: Settings, stop: StopSignal, lock: protocols.FileLock | None = None):
         super().__init__(settings, stop, lock)
@@ -400,7 +400,7 @@ class Export(Transfer):
         self._flows.append(Flow(self._loop, source, sink, ended, broken, passing, magic))
 
     def _StartShell(self) -> PipeSource:
-        """Start what gives the data; return where it comes from."""
+        """Start what reads the data; return where it comes from."""
         settings = self.settings
         size = None
         if settings.expected_size == SIZE_FROM_DESCRIPTOR:

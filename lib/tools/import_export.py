@@ -48,7 +48,7 @@ def MakeParser() -> optparse.OptionParser:
                       help=f"{constants.NO_COMPRESSION}, {', '.join(compression.KNOWN)} or another program [%default]")  # fmt: skip
     parser.add_option("--expected-size", dest="expected_size", metavar="SIZE",
                       help="MiB that will be transferred, or fd if the command says so")  # fmt: skip
-    parser.add_option("--magic", dest="magic", metavar="TEXT", help="Mark by which the right data is known")
+    parser.add_option("--magic", dest="magic", metavar="TEXT", help="Text that the data must begin with")
     parser.add_option("--cmd-prefix", dest="cmd_prefix", default="", metavar="TEXT",
                       help="What stands before the data in the shell's line")  # fmt: skip
     parser.add_option("--cmd-suffix", dest="cmd_suffix", default="", metavar="TEXT",

@@ -100,7 +100,7 @@ class Transfers:
         if program.sends and program.ended is None:
             self._Proceed(program, program.peer)
         elif not program.sends and self.nobody:
-            program.ended, program.error = 1, "Nobody connected"
+            program.ended, program.error = 1, "No sender connected"
         return {
             "listen_port": program.port,
             "connected": program.sends or any(one.peer is program for one in self.programs.values()),

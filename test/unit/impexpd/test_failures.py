@@ -29,7 +29,7 @@ def test_a_full_disk(place: Place, compress: str) -> None:
     receiver = place.Import(suffix="| dd of=/dev/full bs=1048576 status=none", compress=compress).Start()
     sender = place.Export(receiver.Port(), prefix=ENDLESS, compress=compress).Start()
     sent, received = _Fail(sender, receiver)
-    assert received.startswith("The command that takes the data failed: exit code 1 (")
+    assert received.startswith("The command that writes the data failed: exit code 1 (")
     assert "No space left on device" in received
     assert any("No space left on device" in line for line in receiver.Status()["recent_output"])
     assert receiver.settings.bind is not None and receiver.settings.bind in sent
@@ -42,7 +42,7 @@ def test_a_source_that_fails_in_the_middle(place: Place, compress: str) -> None:
     prefix = "{ head -c 3000000 /dev/urandom; echo 'cannot read the disk' >&2; exit 3; } |"
     sender = place.Export(receiver.Port(), prefix=prefix, compress=compress).Start()
     sent, received = _Fail(sender, receiver)
-    assert sent == "The command that gives the data failed: exit code 3 (cannot read the disk)"
+    assert sent == "The command that reads the data failed: exit code 3 (cannot read the disk)"
     assert "connection" in received and not done.exists()
 
 
@@ -58,14 +58,14 @@ def test_a_sink_that_does_not_take_everything(place: Place, code: int) -> None:
     """Whatever it says of itself."""
     receiver = place.Import(suffix=f"| {{ head -c 1000; exit {code}; }} > {place.base}/target").Start()
     sender = place.Export(receiver.Port(), prefix=ENDLESS).Start()
-    assert _Fail(sender, receiver)[1].startswith("The command that takes the data failed: exit code")
+    assert _Fail(sender, receiver)[1].startswith("The command that writes the data failed: exit code")
 
 
 def test_a_sink_that_ends_without_having_read(place: Place) -> None:
     """It says that all is well, and is not asked by ``cat``."""
     receiver = place.Import(prefix="exit 0;").Start()
     sender = place.Export(receiver.Port(), prefix=ENDLESS).Start()
-    assert "ended before it had read everything" in _Fail(sender, receiver)[1]
+    assert "ended before reading all its input" in _Fail(sender, receiver)[1]
 
 
 def test_a_sink_that_fails_at_its_very_end(place: Place) -> None:
@@ -73,7 +73,7 @@ def test_a_sink_that_fails_at_its_very_end(place: Place) -> None:
     receiver = place.Import(suffix=f"> {place.base}/target; sleep 0.3; echo 'cannot sync' >&2; exit 4").Start()
     sender = place.Export(receiver.Port(), prefix="echo data |").Start()
     sent, received = _Fail(sender, receiver)
-    assert received == "The command that takes the data failed: exit code 4 (cannot sync)"
+    assert received == "The command that writes the data failed: exit code 4 (cannot sync)"
     assert "connection" in sent
 
 
@@ -126,7 +126,8 @@ def test_a_tool_of_ones_own(place: Place, monkeypatch: pytest.MonkeyPatch) -> No
     assert (place.base / "target").read_text() == "data\n"
     for tool, words in (("broken", "exit code 1"), ("no-such-tool", "program not found")):
         error = place.Import(compress=tool).Start().Error()
-        assert f"Compression tool '{tool}' cannot be used on this node" in error and words in error
+        assert error.startswith(f"Compression tool '{tool}' cannot be used on this node (") and words in error
+        assert error.endswith("); install it, or choose another tool")
 
 
 def test_what_programs_print_is_kept_in_bounds(place: Place) -> None:

@@ -119,7 +119,7 @@ def test_a_vanished_sender_ends_a_script(place: Place) -> None:
     receiver = place.Import(suffix=f"| ( {script}; )", magic=None).Start()
     with place.Connect(receiver.Port()):
         WaitUntil(begun.exists, "it has begun")
-    assert "without having announced an end" in receiver.Error()
+    assert "closed the connection before the end of the data" in receiver.Error()
     assert cleaned.exists()
 
 

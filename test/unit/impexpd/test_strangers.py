@@ -67,7 +67,7 @@ def test_both_sides_say_that_a_certificate_was_not_accepted(place: Place, whose:
     sent, received = sender.Error(), receiver.Error()
     if whose == "sender":
         assert "does not accept the certificate of this side" in sent
-        assert "the last connection that was refused: The certificate of 127." in received
+        assert "; last rejected connection: The certificate of 127." in received
     else:
         assert f"The certificate of {place.address}" in sent and "is not accepted" in sent
         assert "does not accept the certificate of this side" in received
@@ -100,8 +100,26 @@ def test_strangers_do_not_make_an_import_wait_for_longer(place: Place) -> None:
     with _Stranger(place, receiver.Port()) as sock:
         error = receiver.Error()
         assert sock.recv(1) == b""
-    assert error.startswith("Nobody connected within 1 seconds")
+    assert error.startswith("No sender connected within 1 seconds")
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("count", "seconds", "words"),
+    [(1, 0.1, "no TLS handshake within 0.1 seconds"), (33, 30, "more than 32 connections at once")],
+)
+def test_an_import_says_why_it_dropped_the_last_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch, count: int, seconds: float, words: str
+) -> None:
+    monkeypatch.setattr(listening, "HANDSHAKE_SECONDS", seconds)
+    receiver = place.Import(connect_timeout=2).Start()
+    port = receiver.Port()
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(_Stranger(place, port))
+        error = receiver.Error()
+    assert error.startswith("No sender connected within 2 seconds; last rejected connection: 127.")
+    assert error.endswith(f": {words}")
 
 
 def test_once_the_right_one_has_come_nobody_else_can(place: Place) -> None:
@@ -239,6 +257,15 @@ def test_an_import_that_speaks_no_tls(place: Place) -> None:
             sock.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
             error = sender.Error()
     assert "TLS connection" in error and "wrong version number" in error
+
+
+def test_an_import_that_leaves_before_it_is_known(place: Place) -> None:
+    with place.Listen() as listener:
+        sender = place.Export(listener.getsockname()[1]).Start()
+        sock, _ = listener.accept()
+        with sock:
+            sock.shutdown(socket.SHUT_WR)
+            assert "closed the connection before the end of the TLS handshake" in sender.Error()
 
 
 def test_an_address_that_cannot_be_used(place: Place) -> None:

@@ -241,7 +241,7 @@ def test_another_cluster_must_prove_who_it_is(three: Master, said: str, values: 
 def test_nobody_who_connects_leaves_a_stopped_instance_and_no_key(three: Master) -> None:
     Transfers(three, nobody=True)
     with pytest.raises(
-        errors.OpExecError, match=r"receiving of disk0 on node node1.example.org failed: Nobody connected"
+        errors.OpExecError, match=r"receiving of disk0 on node node1.example.org failed: No sender connected"
     ):
         three.Run(_Arriving(three))
     assert three.Instance(COPY).admin_state == constants.ADMINST_DOWN
