@@ -37,10 +37,6 @@ _SIZE_LENGTH, _SIZE_DIGITS = 64, 18
 class _ProgramFailed(TransferError):
     """A program failed; what it printed last may still be on its way."""
 
-    def __init__(self, child: Child, text: str):
-        super().__init__(text)
-        self.child = child
-
 
 class Transfer:
     """What both directions have in common.
@@ -112,11 +108,8 @@ class Transfer:
 
     def _Explain(self, problem: Exception) -> str:
         text = problem.args[0] if isinstance(problem, errors.GenericError) else str(problem)
-        if isinstance(problem, _ProgramFailed):
-            if problem.child.result is not None and problem.child.result.failed:
-                text = f"{problem.child.role} failed: {problem.child.result.cause}"
-            if self._status.last_line:
-                text += f" ({self._status.last_line})"
+        if isinstance(problem, _ProgramFailed) and self._status.last_line:
+            text += f" ({self._status.last_line})"
         return str(text)
 
     # --- what both directions do for themselves ---------------------------------------------------------------------------
@@ -167,17 +160,18 @@ class Transfer:
         self._status.Note(line)
 
     def _ProgramEnded(self, child: Child) -> None:
-        if not child.succeeded:
-            raise _ProgramFailed(child, "")
+        assert child.result is not None
+        if child.result.failed:
+            raise _ProgramFailed(f"{child.role} failed: {child.result.cause}")
         if not child.fed:
-            raise _ProgramFailed(child, f"{child.role} ended before reading all its input")
+            raise _ProgramFailed(f"{child.role} ended before reading all its input")
         self._Check()
 
     def _NobodyReads(self, child: Callable[[], Child]) -> None:
         """A program has closed its input: it must have ended, and its end says more."""
 
         def fail() -> None:
-            raise _ProgramFailed(child(), f"{child().role} stopped reading")
+            raise _ProgramFailed(f"{child().role} stopped reading")
 
         self._loop.After(_BROKEN_SECONDS, fail)
 

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from support.realcluster import WaitUntil
 from support.realtransfers import MAGIC, Place, Running
 
+from ganeti.impexpd import transfer
+
 ENDLESS = "cat /dev/zero |"
 
 
@@ -66,6 +68,13 @@ def test_a_sink_that_ends_without_having_read(place: Place) -> None:
     receiver = place.Import(prefix="exit 0;").Start()
     sender = place.Export(receiver.Port(), prefix=ENDLESS).Start()
     assert "ended before reading all its input" in _Fail(sender, receiver)[1]
+
+
+def test_a_sink_that_closes_its_input_and_stays(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "_BROKEN_SECONDS", 0.2)
+    receiver = place.Import(prefix="exec <&-; sleep 300;").Start()
+    sender = place.Export(receiver.Port(), prefix=ENDLESS).Start()
+    assert _Fail(sender, receiver)[1] == "The command that writes the data stopped reading"
 
 
 def test_a_sink_that_fails_at_its_very_end(place: Place) -> None:
