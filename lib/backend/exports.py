@@ -63,15 +63,17 @@ def _IsDir(path: str) -> bool:
     return mode is not None and stat.S_ISDIR(mode)
 
 
-def CheckBelow(path: str) -> None:
-    """Raise RpcCallError unless a path, which need not exist, really lies below the directory of exports."""
+def Resolve(path: str) -> str:
+    """Return where a path really leads; RpcCallError unless that is below the directory of exports.  It need not exist."""
     top = pathutils.EXPORT_DIR
     try:
         real, real_top = paths.WithoutLinks(path), paths.WithoutLinks(top)
     except errors.FileStoragePathError as err:
         raise errors.RpcCallError(str(err)) from err
     if real == real_top or not paths.IsBelow(real, real_top):
-        raise errors.RpcCallError(f"Path '{path}' does not lie below {top}, the directory of exports of this node")
+        leads = "" if real == path else f" (a link to {real})"
+        raise errors.RpcCallError(f"Path '{path}'{leads} is not below {top}, the directory of exports")
+    return real
 
 
 @contextlib.contextmanager
@@ -141,9 +143,9 @@ def ExportInfo(path: str) -> str:
     file_name = posixpath.join(directory, exported.FILE_NAME)
     with _Naming(f"Reading {file_name}"):
         _Names()
-        CheckBelow(file_name)
+        real = Resolve(file_name)
         try:
-            return _ReadDescription(file_name)
+            return _ReadDescription(real)
         except FileNotFoundError as err:
             raise errors.RpcCallError(
                 f"Directory {directory} has no complete export: {exported.FILE_NAME} is missing"

@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ganeti import errors, ht, objects, pathutils, runtime, serializer, x509
-from ganeti.backend import blockdev, wire
+from ganeti.backend import blockdev, exports, wire
 from ganeti.backend.guestos import osdef, osenv, osrun
 from ganeti.backend.trust.certificates import CertificateFiles
 from ganeti.impexpd import programs, status
 from ganeti.impexpd.settings import CA_FILE, EXPORT, IMPORT, PID_FILE, SIZE_FROM_DESCRIPTOR, STATUS_FILE
 from ganeti.params import checks
-from ganeti.storage import base, paths, tree
+from ganeti.storage import base, tree
 from ganeti.utils import definitions, owndirs, procfs
 
 Dict = dict[str, Any]
@@ -263,20 +263,11 @@ def _Checked(end: Sequence[Any]) -> tuple[str, list[Any]]:
 
 
 def _ExportedFile(path: str) -> str:
-    """Return where a file of an export really is; RpcCallError if that is not below the directory of exports."""
+    """Return where a file of an export, as the master names it, really is."""
     path = pathutils.LocalizeVirtualPath(path)
     if not checks.IsAbsNormPath(path):
         raise errors.RpcCallError(f"'{path}' is not an absolute path without '.', '..' and double '/'")
-    try:
-        real, top = paths.WithoutLinks(path), paths.WithoutLinks(pathutils.EXPORT_DIR)
-    except errors.FileStoragePathError as err:
-        raise errors.RpcCallError(str(err)) from err
-    if real == top or not paths.IsBelow(real, top):
-        leads = "" if real == path else f" (which leads to {real})"
-        raise errors.RpcCallError(
-            f"File {path}{leads} does not lie below {pathutils.EXPORT_DIR}, where exports are kept"
-        )
-    return real
+    return exports.Resolve(path)
 
 
 def _SizeOfFile(path: str) -> int:

@@ -106,11 +106,11 @@ def test_exports_are_listed_by_their_directories(node: Node) -> None:
         (f"{TOP}/none", "/none has no complete export: config.ini is missing"),
         (f"{TOP}/{NEW}", "has no complete export"),
         (TOP, "has no complete export"),
-        ("/etc", "does not lie below"),
-        (f"{TOP}/../../../etc", "does not lie below"),
-        (f"{TOP}-other/{NAME}", "does not lie below"),
-        (f"{TOP}/away", "does not lie below"),
-        (f"{TOP}/secret", "does not lie below"),
+        ("/etc", f"Path '/etc/config.ini' is not below {TOP}, the directory of exports"),
+        (f"{TOP}/../../../etc", "is not below"),
+        (f"{TOP}-other/{NAME}", "is not below"),
+        (f"{TOP}/away", r"away/config.ini' \(a link to /elsewhere/config.ini\) is not below"),
+        (f"{TOP}/secret", r"\(a link to /etc/config.ini\) is not below"),
     ],
 )
 def test_only_the_description_of_an_export_can_be_read(node: Node, path: str, problem: str) -> None:

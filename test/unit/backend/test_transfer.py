@@ -375,9 +375,9 @@ def test_files_lie_below_the_directory_of_exports(pair: Pair) -> None:
     os.mkfifo(top / "guest" / "fifo")
     with pair.target:
         for path in (top, top / "link" / "x", top / "file", pair.target.root / "etc" / "x"):
-            with pytest.raises(errors.RpcCallError, match="does not lie below"):
+            with pytest.raises(errors.RpcCallError, match=f"is not below {top}, the directory of exports"):
                 pair.target.Import(File(path))
-            with pytest.raises(errors.RpcCallError, match="does not lie below"):
+            with pytest.raises(errors.RpcCallError, match=f"is not below {top}, the directory of exports"):
                 pair.target.Export(File(path), "127.0.0.1", 5)
         for sent in ("/###-VIRTUAL-PATH-###,/var/lib/../x", "/etc/passwd", "relative", ""):
             with pytest.raises(errors.GenericError):
