@@ -43,7 +43,10 @@ def _CheckName(name: str) -> None:
         or "/" in name
         or len(name.encode("utf-8", "replace")) > _LONGEST_NAME
     ):
-        raise errors.RpcCallError(f"{name[:80]!r} is not a valid name of an export")
+        raise errors.RpcCallError(
+            f"{name[:80]!r} is not a valid name of an export: it must be a single name without '/' that does not begin with"
+            f" '.', with printable characters only and at most {_LONGEST_NAME} bytes"
+        )
 
 
 def _IsThere(path: str) -> bool:
@@ -64,7 +67,7 @@ def _IsDir(path: str) -> bool:
 
 
 def Resolve(path: str) -> str:
-    """Return where a path really leads; RpcCallError unless that is below the directory of exports.  It need not exist."""
+    """Return where a path, which need not exist, leads; RpcCallError unless that is below the directory of exports."""
     top = pathutils.EXPORT_DIR
     try:
         real, real_top = paths.WithoutLinks(path), paths.WithoutLinks(top)
@@ -93,7 +96,7 @@ def _Locked() -> Iterator[None]:
         lock = runtime.LockFile(_Path(_LOCK), exclusive=True, timeout=_LOCK_SECONDS)
     except runtime.LockBusy as err:
         raise errors.RpcCallError(
-            f"Another call has worked on {pathutils.EXPORT_DIR} for over {_LOCK_SECONDS:.0f} s"
+            f"{pathutils.EXPORT_DIR} has been locked by another call for over {_LOCK_SECONDS:.0f} seconds; try again later"
         ) from err
     with lock:
         yield
@@ -219,10 +222,9 @@ def FinalizeExport(instance: Mapping[str, Any], snap_disks: Sequence[Mapping[str
     disks = [wire.Disk(disk) if isinstance(disk, Mapping) else None for disk in snap_disks]
     name = exporting.name
     _CheckName(name)
-    if len(disks) != len(wire.InstanceDisks(exporting)):
-        raise errors.RpcCallError(
-            f"Instance {name}: {len(disks)} exported disks, it has {len(wire.InstanceDisks(exporting))}"
-        )
+    count = len(wire.InstanceDisks(exporting))
+    if len(disks) != count:
+        raise errors.RpcCallError(f"Instance {name} has {count} disks, the request names {len(disks)}")
     with _Naming(f"Completing the export of instance {name}"):
         runtime.MakeDirs(pathutils.EXPORT_DIR, _DIR_MODE)
         _Names()
@@ -234,8 +236,9 @@ def FinalizeExport(instance: Mapping[str, Any], snap_disks: Sequence[Mapping[str
 def _NewDirectory(name: str) -> str:
     found = _Unfinished(name)
     if not found:
+        other = name + exported.UNFINISHED
         raise errors.RpcCallError(
-            f"{_Path(name + exported.UNFINISHED)} holds the export of instance {name + exported.UNFINISHED}; move it away, then export {name} again"
+            f"{_Path(other)} holds the export of instance {other}; move it away, then export {name} again"
         )
     runtime.MakeDirs(found[0], _DIR_MODE)  # nothing was sent for an instance without disks
     if not _IsDir(found[0]):

@@ -21,6 +21,7 @@ NEW = NAME + ".new"
 OLD_TEXT, NEW_TEXT = b"old content", b"new content"
 HAPPENINGS = (cutting.KILLED, cutting.POWER, cutting.FULL)
 SAMPLE = 60
+_BAD_NAME = "is not a valid name of an export: it must be a single name without '/' that does not begin with '.'"
 
 
 def _Guest(generation: str, disks: int = 2, name: str = NAME, **more: Any) -> objects.Instance:
@@ -172,7 +173,7 @@ def test_removing_takes_the_complete_export_and_an_unfinished_one(node: Node) ->
 )
 def test_a_name_is_one_part_of_a_path(node: Node, name: str) -> None:
     node.Export(_Guest("1"), OLD_TEXT)
-    with pytest.raises(errors.RpcCallError, match="not a valid name of an export"):
+    with pytest.raises(errors.RpcCallError, match=_BAD_NAME):
         node.Serve("export_remove", name)
     assert node.Content()[1] == [OLD_TEXT, OLD_TEXT]
 
@@ -244,7 +245,7 @@ def test_a_disk_without_its_file_is_an_error_and_the_old_export_stays(node: Node
         node.Finalize(_Guest("2"))
     assert node.Content()[1] == [OLD_TEXT, OLD_TEXT]
     instance, disks = _Arguments(_Guest("2"))
-    with pytest.raises(errors.RpcCallError, match="1 exported disks, it has 2"):
+    with pytest.raises(errors.RpcCallError, match="has 2 disks, the request names 1"):
         node.Serve("finalize_export", instance, disks[:1])
 
 
@@ -258,7 +259,7 @@ def test_what_an_earlier_attempt_left_goes(node: Node) -> None:
 
 @pytest.mark.parametrize("name", ["../../etc", ".", "..", ".replaced-x", "a/b"])
 def test_the_name_of_an_instance_cannot_lead_elsewhere(node: Node, name: str) -> None:
-    with pytest.raises(errors.RpcCallError, match="not a valid name of an export"):
+    with pytest.raises(errors.RpcCallError, match=_BAD_NAME):
         node.Finalize(_Guest("1", name=name))
 
 
@@ -273,6 +274,23 @@ def test_an_unfinished_export_that_is_a_link_is_not_touched(node: Node) -> None:
     with pytest.raises(errors.RpcCallError, match="is a link and not a directory; remove it"):
         node.Finalize(_Guest("1", disks=0))
     assert node.Names("/elsewhere") == ["keep"]
+
+
+def test_a_directory_that_somebody_else_has_locked(node: Node) -> None:
+    node.Export(_Guest("1"), OLD_TEXT)
+    node.Receive(_Guest("2"), NEW_TEXT)
+    held: list[bool] = []
+
+    def hold() -> None:
+        with runtime.LockFile(f"{TOP}/.lock"):
+            held.append(True)
+            runtime.Sleep(60)
+
+    node.master.StartProcess(hold, "holder")
+    node.world.Run(until=lambda: bool(held))
+    with pytest.raises(errors.RpcCallError, match=f"{TOP} has been locked by another call for over 30 seconds; try"):
+        node.Finalize(_Guest("2"))
+    assert node.Content()[1] == [OLD_TEXT, OLD_TEXT]
 
 
 # --- cut off ------------------------------------------------------------------------------------------------------------
