@@ -36,11 +36,6 @@ def SplitEscaped(text: str, separator: str = ",") -> list[str]:
     return [_ESCAPED.sub(r"\1", piece) for piece in pieces]
 
 
-def JoinEscaped(pieces: list[str], separator: str = ",") -> str:
-    """Join pieces, so that SplitEscaped returns them."""
-    return separator.join(p.replace("\\", "\\\\").replace(separator, "\\" + separator) for p in pieces)
-
-
 def ParseList(text: str) -> list[str]:
     """Return the elements of a comma list; an empty text is an empty list."""
     return SplitEscaped(text) if text else []

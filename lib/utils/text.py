@@ -44,6 +44,11 @@ def Repeated(items: Iterable[_Item]) -> list[_Item]:
     return [item for item, count in collections.Counter(items).items() if count > 1]
 
 
+def JoinEscaped(pieces: Iterable[str], separator: str = ",") -> str:
+    """Join pieces, so that cli.values.SplitEscaped returns them."""
+    return separator.join(p.replace("\\", "\\\\").replace(separator, "\\" + separator) for p in pieces)
+
+
 def JoinFirst(words: Sequence[str], most: int) -> str:
     """Return ``a, b and 7 more``, with ``most`` of the words."""
     more = f" and {len(words) - most} more" if len(words) > most else ""

@@ -11,13 +11,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, objects, opcodes, params, pathutils, x509
+from ganeti import constants, errors, objects, opcodes, params, pathutils, runtime, x509
 from ganeti.cmdlib import transfers
 from ganeti.cmdlib.backup import remote
 from ganeti.cmdlib.base import Feedback, Filled, LogicalUnit
 from ganeti.cmdlib.common import CheckNodeOnline, ExpandNode, Invalid
 from ganeti.params import exported, hv
-from ganeti.utils.text import NiceSort
+from ganeti.utils.text import JoinEscaped, NiceSort
 
 if TYPE_CHECKING:
     from ganeti.rpc import RpcResult
@@ -225,10 +225,11 @@ class LocalExport(Source):
             name for name in hv.OF_NODE.intersection(values) - op.hvparams.keys() if values[name] != defaults.get(name)
         )
         if left_out:
-            shown = ",".join(f"{name}={values[name]}" for name in left_out)
+            shown = JoinEscaped(f"{name}={values[name]}" for name in left_out)
             self._lu.LogWarning(
-                f"Parameters of the export that name files of a node, or decide about rights, are not taken over: {shown}",
-                hint=f"if you trust the export, give them with -H {hypervisor}:{shown}",
+                f"Parameters of the export that name files of a node, or decide about rights, are not taken over:"
+                f" {', '.join(left_out)}",
+                hint=f"if you trust the export, add -H {runtime.ShellQuote(f'{hypervisor}:{shown}')}",
             )
         return {name: value for name, value in values.items() if name not in left_out}
 

@@ -11,7 +11,7 @@ from ganeti.utils import text
 
 @given(st.lists(st.text(alphabet="a,\\=x ", min_size=1), min_size=1))
 def test_joined_lists_come_apart_again(pieces):
-    assert values.SplitEscaped(values.JoinEscaped(pieces)) == pieces
+    assert values.SplitEscaped(text.JoinEscaped(pieces)) == pieces
 
 
 @given(st.text(alphabet="a,\\=:/-no_1"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from support.standinstorage import Write
 from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
 
 from ganeti import constants, errors, objects, opcodes, pathutils, runtime, x509
+from ganeti.cli.values import ParseIdentKeyVal
 from ganeti.cmdlib.backup import remote
 
 CONTENT = [b"the first disk", b"the second disk"]
@@ -105,14 +107,17 @@ def test_an_export_does_not_decide_what_runs_on_a_node(three: Master) -> None:
     Exported(three)
     text = three[1].Read(f"{EXPORT}/config.ini").decode()
     lines = [line for line in text.splitlines() if not line.startswith(("kvm_extra", "kvm_path", "acpi"))]
-    lines.insert(lines.index("[hypervisor]") + 1, "kvm_extra = -device evil\nkvm_path = /tmp/evil\nacpi = False")
+    lines.insert(lines.index("[hypervisor]") + 1, "kvm_extra = -device a,b -c\\\nkvm_path = /tmp/it's\nacpi = False")
     three[1].Write(f"{EXPORT}/config.ini", "\n".join(lines))
     cbs = Callbacks()
     three.Run(_Import(), cbs)
     own = three.Instance(COPY).hvparams
     assert not {"kvm_extra", "kvm_path"} & own.keys() and own["acpi"] is False
-    [said] = [message for message in cbs.messages if "are not taken over" in message]
-    assert "kvm_extra=-device evil,kvm_path=/tmp/evil" in said
+    assert any("are not taken over: kernel_path, kvm_extra, kvm_path" in message for message in cbs.messages)
+    [hint] = [message for message in cbs.messages if "if you trust the export, add -H " in message]
+    [typed] = shlex.split(hint.partition(" -H ")[2])
+    refused = {"kernel_path": "", "kvm_extra": "-device a,b -c\\", "kvm_path": "/tmp/it's"}
+    assert ParseIdentKeyVal("-H", typed) == ("kvm", refused), "it can be pasted"
 
 
 @pytest.mark.req("D22-OSST-08")
