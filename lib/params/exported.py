@@ -18,7 +18,7 @@ from ganeti.utils import inifile
 FILE_NAME = "config.ini"
 # What is added to the name of a directory as long as the export is not complete.
 UNFINISHED = ".new"
-# Part of what a node says that has no exports because there never was one.
+# Parts of what nodes say: there never was an export; there is none of this name.  See SaysThereIsNone.
 NO_DIRECTORY = "has no directory of exports"
 NO_EXPORT = "There is no export"
 # Bytes of a whole file.
@@ -39,6 +39,11 @@ _MOST_DIGITS = 15
 _LONGEST_NAME = 255
 
 _Values = Mapping[str, str | None]
+
+
+def SaysThereIsNone(text: str | None) -> bool:
+    """Return whether a node's failure says that it has no such export, or none at all."""
+    return text is not None and (NO_EXPORT in text or NO_DIRECTORY in text)
 
 
 class ExportedDisk(NamedTuple):

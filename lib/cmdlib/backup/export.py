@@ -363,7 +363,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         assert self._target is not None
         unfinished = self.instance.name + exported.UNFINISHED
         result = self.rpc.call_export_remove(self._target.uuid, unfinished)
-        if result.fail_msg and exported.NO_EXPORT not in result.fail_msg:
+        if result.fail_msg and not exported.SaysThereIsNone(result.fail_msg):
             self.LogWarning(
                 f"Could not remove what has arrived on node {result.node_name}: {result.fail_msg}",
                 hint=f"'gnt-backup remove {unfinished}' removes it",

@@ -45,7 +45,7 @@ class LUBackupRemove(NoHooksLU[opcodes.OpBackupRemove]):
         self._places: list[str] = []
         for uuid, result in self.rpc.call_export_list([node.uuid for node in nodes if not node.offline]).items():
             if result.fail_msg:
-                if exported.NO_DIRECTORY not in result.fail_msg:
+                if not exported.SaysThereIsNone(result.fail_msg):
                     self.LogWarning(f"Node {result.node_name} did not list its exports: {result.fail_msg}")
                     self._unasked.append(result.node_name)
             elif names.intersection(result.payload):
@@ -73,8 +73,10 @@ class LUBackupRemove(NoHooksLU[opcodes.OpBackupRemove]):
         failed = []
         for uuid in self._places:
             result = self.rpc.call_export_remove(uuid, name)
-            if result.fail_msg and exported.NO_EXPORT in result.fail_msg:
-                feedback(f"Export {name} is gone from node {result.node_name}, too")  # nodes may share the directory
+            if exported.SaysThereIsNone(result.fail_msg):
+                feedback(
+                    f"Export {name} was already gone from node {result.node_name}"
+                )  # nodes may share the directory
             elif result.fail_msg:
                 self.LogWarning(f"Could not remove export {name} on node {result.node_name}: {result.fail_msg}")
                 failed.append(result.node_name)

@@ -131,6 +131,16 @@ def test_a_failure_keeps_the_guest_and_the_older_export(three: Master, where: in
     three.Run(_Export())
 
 
+def test_where_nothing_has_arrived_nothing_is_to_be_removed(three: Master) -> None:
+    """The node has never had an export, and makes its directory with the first one."""
+    Exporting(three)
+    three[1].faults["import_start"] = "its disk is broken"
+    with pytest.raises(errors.OpExecError, match="its disk is broken"):
+        three.Run(_Export())
+    assert "export_remove" in three[1].calls
+    assert not [text for text in three.last.messages if "gnt-backup remove" in text]
+
+
 def test_a_disk_that_is_not_sent_is_named_and_the_guest_runs(three: Master) -> None:
     scene = Exporting(three, "file")
     scene.transfers.failing["disk1"] = "the file system is damaged"

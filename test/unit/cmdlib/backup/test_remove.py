@@ -119,6 +119,16 @@ def test_an_export_that_cannot_be_removed_is_named(four: Master) -> None:
     assert any(f"node {_Name(four, 3)} may still have an export of {WEB}" in line for line in log)
 
 
+@pytest.mark.parametrize("path", [f"{pathutils.EXPORT_DIR}/{WEB}", pathutils.EXPORT_DIR])
+def test_an_export_that_goes_meanwhile_was_gone(four: Master, path: str) -> None:
+    """Nodes may share their directory of exports, which somebody may even remove by hand."""
+    _Furnish(four, node1=WEB, node3=WEB)
+    four[0].watch = lambda name: four[2].Call(lambda: runtime.RemoveTree(path)) if name == "export_remove" else None
+    log = _Remove(four)
+    assert f"Export {WEB} was already gone from node {_Name(four, 3)}" in log
+    assert not any("may still have" in line for line in log)
+
+
 def test_a_job_that_removed_nothing_fails(four: Master) -> None:
     _Furnish(four, node3=WEB)
     four[2].faults["export_remove"] = "disk on fire"
