@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, runtime
 from ganeti.cmdlib.base import Feedback, LogicalUnit
+from ganeti.params import checks
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -81,12 +82,16 @@ class Address:
 
 def CheckCompression(snapshot: objects.Snapshot, tool: str) -> None:
     """Raise OpPrereqError unless the cluster allows this program to compress streams."""
-    allowed = [constants.NO_COMPRESSION, *snapshot.cluster.compression_tools]
-    if tool not in allowed:
+    tools = snapshot.cluster.compression_tools
+    if tool not in (constants.NO_COMPRESSION, *tools):
+        more = ",".join([*tools, tool])
         raise errors.OpPrereqError(
-            f"Compression tool '{tool}' is not allowed in this cluster, {', '.join(allowed)} are",
+            f"Compression tool '{tool}' is not allowed in this cluster; allowed are"
+            f" {', '.join([constants.NO_COMPRESSION, *tools])}",
             errors.ECODE_INVAL,
-            hint="'gnt-cluster modify --compression-tools=LIST' allows others",
+            hint=f"install it on all nodes, then 'gnt-cluster modify --compression-tools={more}' allows it"
+            if checks.IsCompressionTool(tool)
+            else None,
         )
 
 

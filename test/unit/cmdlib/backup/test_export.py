@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -279,7 +280,6 @@ def test_nodes_are_free_while_the_data_travels(three: Master) -> None:
         ("Node 'nowhere' not known", {"target_node": "nowhere"}),
         ("long_sleep needs an instance that is shut down", {"long_sleep": True, "shutdown": False}),
         ("must be shut down for it", {"remove_instance": True, "shutdown": False}),
-        ("Compression tool 'rar' is not allowed in this cluster, none, gzip", {"compress": "rar"}),
         ("needs the name of the key", {"mode": "remote", "target_node": []}),
         ("A local export goes to a node", {"target_node": [["127.0.0.1", 1, "magic", "hmac", "salt"]]}),
     ],
@@ -289,3 +289,16 @@ def test_what_cannot_be_is_refused(three: Master, said: str, values: dict[str, A
     with pytest.raises(errors.OpPrereqError, match=said):
         three.Run(_Export(**values))
     assert scene.Runs() and "instance_shutdown" not in three[0].calls
+
+
+@pytest.mark.parametrize(("tool", "taught"), [("rar", True), ("../rar", False)])
+def test_a_tool_that_is_not_allowed(three: Master, tool: str, taught: bool) -> None:
+    """Whoever allows it keeps those that are allowed already."""
+    Exporting(three)
+    allowed = three.snapshot.cluster.compression_tools
+    said = f"Compression tool '{tool}' is not allowed in this cluster; allowed are none, {', '.join(allowed)}"
+    with pytest.raises(errors.OpPrereqError, match=re.escape(said)) as caught:
+        three.Run(_Export(compress=tool))
+    option = f"--compression-tools={','.join(allowed)},{tool}"
+    hint = f"install it on all nodes, then 'gnt-cluster modify {option}' allows it"
+    assert caught.value.hint == (hint if taught else None)

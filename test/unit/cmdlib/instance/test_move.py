@@ -169,7 +169,9 @@ def test_nodes_that_cannot_take_it(three: Master) -> None:
     assert "gnt-instance list -o name,pnode,snodes,status web.example.org" in hint
     _Refused(moving, _Move("node9"), "Node 'node9' not known")
     _Refused(
-        moving, _Move(compress="rot13"), "'rot13' is not allowed in this cluster, none, gzip, gzip-fast, gzip-slow are"
+        moving,
+        _Move(compress="rot13"),
+        "'rot13' is not allowed in this cluster; allowed are none, gzip, gzip-fast, gzip-slow",
     )
     for flags in ({"drained": True}, {"offline": True}, {"vm_capable": False}):
         node = three.snapshot.nodes[three.nodes[2]]
