@@ -55,11 +55,14 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             )
         if isinstance(op.target_node, str) != (op.mode == constants.EXPORT_LOCAL):
             raise Invalid(
-                "A local export goes to a node, one to another cluster to a list of the disks' addresses there"
+                f"Mode {constants.EXPORT_LOCAL} needs the name of a node, mode {constants.EXPORT_REMOTE} a list of disk addresses"
             )
         for name in ("zero_free_space", "long_sleep"):
             if getattr(op, name) and not op.shutdown:
-                raise Invalid(f"Parameter {name} needs an instance that is shut down for the export")
+                raise Invalid(
+                    f"Parameter {name} needs an instance that is shut down for the export",
+                    hint="leave out --noshutdown",
+                )
         if op.zero_free_space and op.mode == constants.EXPORT_REMOTE:
             raise Invalid("Free space is zeroed before local exports only: the other cluster does not wait that long")
         if op.zero_free_space and op.compress == constants.NO_COMPRESSION:
@@ -144,7 +147,8 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
                     f"Exports of the instances '{name}' and '{other}' would be in each other's way: an unfinished one has a"
                     f" name that ends in '{end}'",
                     errors.ECODE_STATE,
-                    hint=f"give one of them another name with 'gnt-instance rename {name} NEWNAME'",
+                    hint=f"shut one of them down and rename it: 'gnt-instance shutdown {name}', then 'gnt-instance rename {name}"
+                    " NEWNAME'",
                 )
 
     def _CheckTarget(self) -> None:
@@ -185,14 +189,14 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             raise errors.OpPrereqError(
                 f"Instance '{instance.name}' cannot be exported while it runs: disks of template {without} have no snapshots",
                 errors.ECODE_STATE,
-                hint="leave out --noshutdown, and use --long-sleep",
+                hint="leave out --noshutdown, and add --long-sleep",
             )
         if not (self.op.long_sleep or self.op.remove_instance):
             raise errors.OpPrereqError(
                 f"Instance '{instance.name}' would be down until all its data has been sent: disks of template {without} have no"
                 " snapshots",
                 errors.ECODE_STATE,
-                hint="use --long-sleep if that is all right",
+                hint="add --long-sleep to accept that",
             )
 
     def _TakesSnapshots(self) -> bool:
@@ -257,7 +261,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         )
         if not result.fail_msg:
             return
-        text = f"Could not shutdown instance '{instance.name}' on node {result.node_name}: {result.fail_msg}"
+        text = f"Could not shut down instance '{instance.name}' on node {result.node_name}: {result.fail_msg}"
         if LookAround(self, instance).State(instance.primary_node) == runstate.GONE:
             raise errors.OpExecError(text)  # it has ended nevertheless, and is started again
         self._returns = False
@@ -337,9 +341,10 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         result = self.rpc.call_finalize_export(self._target.uuid, self.current, (list(disks), self.current))
         if result.failure is not None:
             raise errors.OpExecError(
-                f"Export of instance {self.instance.name} may be complete or not: node {result.node_name} did not answer:"
-                f" {result.fail_msg}",
-                hint="see 'gnt-backup list' before you repeat it",
+                f"It is not known whether the export of instance {self.instance.name} is complete: node {result.node_name} did"
+                f" not answer: {result.fail_msg}",
+                hint=f"while 'gnt-backup list -n {result.node_name}' shows {self.instance.name}{exported.UNFINISHED}, it is not"
+                " complete: export it again",
             )
         if result.fail_msg:
             raise self._Failed(f"it could not be completed on node {result.node_name}: {result.fail_msg}")
@@ -444,11 +449,14 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         assert self._target is not None
         snapshot, name = self.snapshot, self.instance.name
         path = posixpath.join(pathutils.EXPORT_DIR, name)
+        hint = f"the next export of {name} removes it; 'gnt-backup remove {name}' would remove the new one as well"
         made = self.rpc.call_export_info(self._target.uuid, path)
         others = [node.uuid for node in snapshot.nodes.values() if not node.offline and node.uuid != self._target.uuid]
         for uuid, result in self.rpc.call_export_list(others).items():
             if result.failure is not None:
-                self.LogWarning(f"Node {result.node_name} did not answer; it may still have an older export of {name}")
+                self.LogWarning(
+                    f"Node {result.node_name} did not answer; it may still have an older export of {name}", hint=hint
+                )
             if result.fail_msg or name not in result.payload:
                 continue
             found = self.rpc.call_export_info(uuid, path)
@@ -457,4 +465,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
                 continue
             feedback(f"* removing the older export on {result.node_name}")
             removed = self.rpc.call_export_remove(uuid, name)
-            removed.Warn(f"Could not remove the older export of {name} on node {removed.node_name}", self.LogWarning)
+            removed.Warn(
+                f"Could not remove the older export of {name} on node {removed.node_name}",
+                functools.partial(self.LogWarning, hint=hint),
+            )

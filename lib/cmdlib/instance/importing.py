@@ -117,7 +117,7 @@ class LocalExport(Source):
         op = self._lu.op
         if op.src_node is None and op.src_path is not None and posixpath.isabs(op.src_path):
             raise Invalid(
-                f"A directory with its full path, {op.src_path}, belongs to a node",
+                f"'{op.src_path}' is an absolute path, so the node that has it must be named",
                 hint="name the node with --src-node, or give the export's name only",
             )
 
@@ -280,7 +280,7 @@ class LocalExport(Source):
         plan = []
         for index, (disk, old) in enumerate(zip(disks, self._export.disks, strict=False)):
             if old.dump is None:
-                feedback(f"* disk {index} is empty: the export has nothing of it")
+                feedback(f"* disk {index} stays empty: the export does not have its content")
                 continue
             path = posixpath.join(self._path, old.dump)
             plan.append(transfers.DiskTransfer(f"disk{index}", ("file", path), self._Target(instance, disk, index)))

@@ -219,7 +219,7 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
 
     def _JudgeShutdown(self, reason: str, gone: bool, situation: Situation) -> None:
         """Raise OpExecError for a shutdown that failed, unless the guest has ended and that is to be enough."""
-        text = f"Could not shutdown instance {self.instance.name} on node {self._source.name}: {reason}"
+        text = f"Could not shut down instance {self.instance.name} on node {self._source.name}: {reason}"
         if not gone:
             # A copy of disks that somebody still writes is worth nothing, whoever wants it.
             here = situation.IsHere(self._source.uuid)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.creation import OnDisks
 from support.master import Master
 from support.playedtransfers import CONTENT, TwoDisks
 from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
@@ -162,7 +163,7 @@ def test_a_target_that_dies_is_given_up(three: Master) -> None:
 def test_a_guest_that_does_not_stop_is_not_exported(three: Master) -> None:
     scene = Exporting(three)
     three[0].faults["instance_shutdown"] = "it does not listen"
-    with pytest.raises(errors.OpExecError, match="Could not shutdown instance"):
+    with pytest.raises(errors.OpExecError, match="Could not shut down instance"):
         three.Run(_Export())
     assert scene.Runs() and "blockdev_snapshot" not in three[0].calls
 
@@ -243,6 +244,48 @@ def test_older_exports_elsewhere_go_when_the_new_one_is_complete(three: Master) 
     assert scene.Exports()[1:] == [[], [WEB]]
 
 
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("export_list", "Node node2.example.org did not answer; it may still have an older export"),
+        ("export_remove", "Could not remove the older export of web.example.org on node node2.example.org"),
+    ],
+)
+def test_an_older_export_that_stays_can_go_without_the_new_one(three: Master, call: str, said: str) -> None:
+    Exporting(three)
+    three.Run(_Export("node2"))
+
+    def stop(name: str, _args: Any) -> None:
+        if name == call:
+            three[1].Stop()
+
+    three[1].before = stop
+    three.Run(_Export("node3"))
+    assert any(said in text for text in three.last.messages)
+    [hint] = [text for text in three.last.messages if "gnt-backup remove" in text]
+    assert f"the next export of {WEB} removes it; 'gnt-backup remove {WEB}' would remove the new one as well" in hint
+
+
+def test_names_that_would_be_in_each_others_way(three: Master) -> None:
+    scene = Exporting(three)
+    three.Run(OnDisks(f"{WEB}.new", {"size": 128}, disk_template="plain"))
+    with pytest.raises(errors.OpPrereqError, match="would be in each other's way") as caught:
+        three.Run(opcodes.OpBackupExport(instance_name=WEB, target_node="node2"))
+    stop, rename = f"'gnt-instance shutdown {WEB}'", f"'gnt-instance rename {WEB} NEWNAME'"
+    assert caught.value.hint == f"shut one of them down and rename it: {stop}, then {rename}"
+    assert scene.Runs()
+
+
+def test_an_export_of_which_nobody_knows_whether_it_is_complete(three: Master) -> None:
+    scene = Exporting(three)
+    three[1].before = lambda name, _args: three[1].Stop() if name == "finalize_export" else None
+    with pytest.raises(errors.OpExecError, match="It is not known whether the export of instance web") as caught:
+        three.Run(_Export())
+    shown = f"'gnt-backup list -n node2.example.org' shows {WEB}.new"
+    assert caught.value.hint == f"while {shown}, it is not complete: export it again"
+    assert scene.Exports()[1] == [f"{WEB}.new"] and scene.Runs()
+
+
 def test_nodes_that_share_their_directory_keep_the_new_export(three: Master) -> None:
     scene = Exporting(three)
     files: dict[str, bytes] = {}
@@ -278,10 +321,13 @@ def test_nodes_are_free_while_the_data_travels(three: Master) -> None:
     ("said", "values"),
     [
         ("Node 'nowhere' not known", {"target_node": "nowhere"}),
-        ("long_sleep needs an instance that is shut down", {"long_sleep": True, "shutdown": False}),
+        ("long_sleep needs an instance that is shut down for the export", {"long_sleep": True, "shutdown": False}),
         ("must be shut down for it", {"remove_instance": True, "shutdown": False}),
         ("needs the name of the key", {"mode": "remote", "target_node": []}),
-        ("A local export goes to a node", {"target_node": [["127.0.0.1", 1, "magic", "hmac", "salt"]]}),
+        (
+            "Mode local needs the name of a node, mode remote a list of disk addresses",
+            {"target_node": [["127.0.0.1", 1, "magic", "hmac", "salt"]]},
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(three: Master, said: str, values: dict[str, Any]) -> None:

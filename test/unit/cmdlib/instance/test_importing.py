@@ -178,7 +178,7 @@ def test_an_export_that_changes_before_the_locks_are_held_is_noticed(three: Mast
     ("said", "values"),
     [
         ("has 2 disks, the instance would have 1", {"disks": [{"size": 512}]}),
-        ("belongs to a node", {"src_path": "/srv/ganeti/export/web"}),
+        ("is an absolute path, so the node that has it must be named", {"src_path": "/srv/ganeti/export/web"}),
         ("The export in .*/nothing on node node2.* cannot be read", {"src_path": "nothing", "src_node": "node2"}),
         ("Node 'nowhere' not known", {"src_node": "nowhere"}),
         ("neither reserved nor committed", {"forthcoming": True}),

@@ -401,7 +401,7 @@ def test_what_may_still_run_is_never_copied(three: Master, ignore: bool) -> None
     three[0].faults["instance_shutdown"] = "it hangs"
     err = _Fails(
         moving,
-        "Could not shutdown instance web.*it hangs; nothing was moved, as it may still run",
+        "Could not shut down instance web.*it hangs; nothing was moved, as it may still run",
         ignore_consistency=ignore,
     )
     assert f"'gnt-instance shutdown {WEB}' stops it" in str(err.hint)
