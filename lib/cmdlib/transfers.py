@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # ("raw", (disk, instance)) or ("script", ((disk, instance), index)), the disk being set up on the node.
 End = tuple[str, Any]
 
-_CANCELLED = "cancelled, as another disk failed"
+_CANCELLED = "cancelled because another disk failed"
 _MAGIC_VERSION = 0
 
 # Seconds in which a program must report, then listen; a busy node is slow in starting Python.
@@ -45,16 +45,20 @@ _MIN_PAUSE, _MAX_PAUSE, _PAUSE_SHARE = 0.2, 5.0, 0.1
 
 @dataclasses.dataclass(frozen=True)
 class DiskTransfer:
-    """One disk's way from a source on one node to a target on another.
+    """The way of an instance's disk from a source on one node to a target on another; an end in another cluster is None.
 
-    ``component`` names it in files and messages (``disk0``).  ``read`` is called once when nothing reads the source any longer,
-    whatever has become of it: a snapshot may go then.
+    ``read`` is called once when nothing reads the source any longer, whatever has become of it: a snapshot may go then.
     """
 
-    component: str
-    source: End
-    target: End
+    index: int
+    source: End | None
+    target: End | None
     read: Callable[[], None] = lambda: None
+
+    @property
+    def component(self) -> str:
+        """Return what names it in the files of nodes."""
+        return f"disk{self.index}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +82,11 @@ class Address:
     host: str
     port: int
     magic: str
+
+
+def DiskEnd(instance: objects.Instance, disk: objects.Disk, index: int) -> End:
+    """Return a disk as its system's export or import script sees it; where there is no system it is copied as it is."""
+    return ("script", ((disk, instance), index)) if instance.os else ("raw", (disk, instance))
 
 
 def CheckCompression(snapshot: objects.Snapshot, tool: str) -> None:
@@ -117,8 +126,8 @@ def TransferDisks(
     target_uuid: str,
     transfers: Sequence[DiskTransfer],
     compress: str,
-) -> list[str | None]:
-    """Send all disks at the same time; return for each None or what went wrong.
+) -> str | None:
+    """Send all disks at the same time; return what failed, disk by disk, or None.
 
     Never raises for a transfer that fails.  When it returns, no program of it runs on either node as far as these answer.
     """
@@ -126,15 +135,13 @@ def TransferDisks(
     host = lu.snapshot.nodes[target_uuid].secondary_ip
     with _Running(lu, feedback) as running:
         pairs = []
-        for index, transfer in enumerate(transfers):
-            options = _Options(compress, Magic(base, instance.name, index), host)
+        for transfer in transfers:
+            options = _Options(compress, Magic(base, instance.name, transfer.index), host)
             send = functools.partial(_Sender, lu, instance, source_uuid, transfer, options, host)
-            target = _Receiver(
-                lu, instance, target_uuid, transfer.component, transfer.target, {**options, "bind": host}
-            )
-            pairs.append(_Pair(running, target, send, transfer.read))
+            receiver = _Receiver(lu, instance, target_uuid, transfer, {**options, "bind": host})
+            pairs.append(_Pair(running, receiver, send))
         running.Run()
-        return [pair.Error() for pair in pairs]
+        return _Failures(pairs)
 
 
 def SendDisks(
@@ -145,8 +152,8 @@ def SendDisks(
     addresses: Sequence[Address],
     trust: Trust,
     compress: str,
-) -> list[str | None]:
-    """Send disks of the primary node to another cluster; ``target`` of the transfers is not looked at."""
+) -> str | None:
+    """Send disks of the primary node to another cluster; return what failed, disk by disk, or None."""
     with _Running(lu, feedback) as running:
         senders = []
         for transfer, address in zip(transfers, addresses, strict=True):
@@ -156,32 +163,30 @@ def SendDisks(
             senders.append(sender)
             running.Add(sender)
         running.Run()
-        return [sender.problem for sender in senders]
+        return _Failures(senders)
 
 
 def ReceiveDisks(
     lu: LogicalUnit,
     feedback: Feedback,
     instance: objects.Instance,
-    targets: Sequence[End],
+    transfers: Sequence[DiskTransfer],
     trust: Trust,
     compress: str,
     seconds: int,
     listening: Callable[[list[Address]], None],
-) -> list[str | None]:
-    """Receive disks on the primary node from another cluster; ``listening`` gets all addresses once all programs listen.
+) -> str | None:
+    """Receive disks on the primary node from another cluster; return what failed, disk by disk, or None.
 
-    The other cluster has ``seconds`` to connect.
+    ``listening`` gets all addresses once all programs listen; the other cluster has ``seconds`` to connect.
     """
     base = NewMagicBase()
     host = lu.snapshot.nodes[instance.primary_node].primary_ip
     with _Running(lu, feedback) as running:
         receivers = []
-        for index, target in enumerate(targets):
-            options = _Options(compress, Magic(base, instance.name, index), host, trust, seconds)
-            receiver = _Receiver(
-                lu, instance, instance.primary_node, f"disk{index}", target, {**options, "bind": host}, seconds
-            )
+        for transfer in transfers:
+            options = _Options(compress, Magic(base, instance.name, transfer.index), host, trust, seconds)
+            receiver = _Receiver(lu, instance, instance.primary_node, transfer, {**options, "bind": host}, seconds)
             receivers.append(receiver)
             running.Add(receiver)
 
@@ -196,7 +201,18 @@ def ReceiveDisks(
         if not receivers:
             listening([])
         running.Run()
-        return [receiver.problem for receiver in receivers]
+        return _Failures(receivers)
+
+
+def RemoveKey(lu: LogicalUnit, node_uuid: str, key_name: str) -> None:
+    """Remove a key that was made on a node for a transfer between clusters; a failure is only reported."""
+    result = lu.rpc.call_x509_cert_remove(node_uuid, key_name)
+    result.Warn(f"Could not remove the key of the transfer on node {result.node_name}", lu.LogWarning)
+
+
+def _Failures(ends: Iterable[_Program | _Pair]) -> str | None:
+    """Return what failed, disk by disk, or None."""
+    return "; ".join(f"disk {end.index}: {end.problem}" for end in ends if end.problem is not None) or None
 
 
 def _Options(
@@ -216,15 +232,17 @@ class _Program:
     ``error`` is None while it runs and when it ended well.  ``on_end`` is called once, when it has ended or did not start.
     """
 
-    doing = ""
+    doing, place = "", ""
 
-    def __init__(self, lu: LogicalUnit, node_uuid: str, component: str, connect_seconds: float):
+    def __init__(self, lu: LogicalUnit, node_uuid: str, transfer: DiskTransfer, connect_seconds: float):
         self.node_uuid = node_uuid
-        self.component = component
+        self.index = transfer.index
+        self.component = transfer.component
         self.name: str | None = None
         self.ended = False
-        # Told to end because of somebody else's failure: its own says nothing new.  Until when it may take.
+        # The master ended it, so its own error is not shown.
         self.aborted = False
+        # When it must have ended.
         self.deadline: float | None = None
         self.error: str | None = None
         self.on_end: Callable[[], None] = lambda: None
@@ -237,14 +255,18 @@ class _Program:
 
     @property
     def problem(self) -> str | None:
-        """What is said of its end: None if that was well, or not yet."""
+        """Return how it failed, without the disk; None if it has not."""
         return _CANCELLED if self.error is not None and self.aborted else self.error
+
+    @property
+    def what(self) -> str:
+        return f"{self.doing} {self.place} node {self._node_name}"
 
     def Start(self) -> None:
         result = self._Begin()
         self._started = self._answered = self._reported = runtime.Monotonic()
         if result.fail_msg:
-            self.Fail(f"{self.doing} of {self.component} on node {self._node_name} did not begin: {result.fail_msg}")
+            self.Fail(f"{self.what} could not start: {result.fail_msg}")
         else:
             self.name = result.payload
 
@@ -261,8 +283,8 @@ class _Program:
         """Take note of what the node reports; None if it does not know the program yet."""
         now = runtime.Monotonic()
         if status is None or not status:
-            if now - self._started > _READY_SECONDS:
-                self._FailBecause("does not report what it does")
+            if now - self._answered > _READY_SECONDS:
+                self.Fail(f"node {self._node_name} has not reported on {self.doing} for {_READY_SECONDS:.0f} seconds")
             return
         self._answered = now
         came = bool(status.get("connected")) and not self.connected
@@ -271,8 +293,7 @@ class _Program:
             self._End(status)
             return
         if self.deadline is not None and now > self.deadline:
-            self.aborted = True
-            self._FailBecause("does not end although the other end has failed")
+            self.Fail(f"{self.what} did not stop within {_LINGER_SECONDS:.0f} seconds after the other end failed")
             return
         self._Listening(status, feedback)
         if came:
@@ -282,7 +303,8 @@ class _Program:
             self._Report(status, now, feedback)
             self._Stalled(status, now, feedback)
         elif now - self._started > self._connect_seconds + _READY_SECONDS:
-            self._FailBecause(f"was not connected within {self._connect_seconds:.0f} seconds")
+            seconds = self._connect_seconds + _READY_SECONDS
+            self.Fail(f"{self.what} had no connection after {seconds:.0f} seconds; is TCP between the nodes blocked?")
 
     def _Stalled(self, status: Mapping[str, Any], now: float, feedback: Feedback) -> None:
         """Say so when nothing has moved for long."""
@@ -291,17 +313,17 @@ class _Program:
         elif now - self._moved > _STALL_SECONDS:
             self._moved = now
             feedback(
-                f"  {self.component}: nothing has moved on node {self._node_name} for {_STALL_SECONDS / 60:.0f} minutes;"
+                f"  disk {self.index}: nothing has moved on node {self._node_name} for {_STALL_SECONDS / 60:.0f} minutes;"
                 " the log of its operating system's script may say why"
             )
 
     def NodeSilent(self, reason: str) -> None:
         """Take note that the node does not answer."""
         if runtime.Monotonic() - self._answered > _SILENCE_SECONDS:
-            self._FailBecause(f"is given up: its node does not answer ({reason})")
-
-    def _FailBecause(self, why: str) -> None:
-        self.Fail(f"{self.doing} of {self.component} on node {self._node_name} {why}")
+            self.Fail(
+                f"{self.doing} was abandoned: node {self._node_name} has not answered for {_SILENCE_SECONDS:.0f} seconds"
+                f" ({reason})"
+            )
 
     def _End(self, status: Mapping[str, Any]) -> None:
         if status["exit_status"] == 0 and not status.get("error_message"):
@@ -311,7 +333,7 @@ class _Program:
         why = status.get("error_message") or f"exit code {status['exit_status']}"
         output = [line for line in status.get("recent_output") or () if line not in str(why)]
         shown = f" ({'; '.join(map(str, output[-3:]))})" if output else ""
-        self._FailBecause(f"failed: {why}{shown}")
+        self.Fail(f"{self.what} failed: {why}{shown}")
 
     def _Listening(self, status: Mapping[str, Any], feedback: Feedback) -> None:
         """Note where it listens; only receivers do."""
@@ -324,25 +346,26 @@ class _Program:
 
 
 class _Receiver(_Program):
-    doing = "receiving"
+    doing, place = "receiving", "on"
 
     def __init__(
         self,
         lu: LogicalUnit,
         instance: objects.Instance,
         node_uuid: str,
-        component: str,
-        target: End,
+        transfer: DiskTransfer,
         options: dict[str, Any],
         connect_seconds: float = _CONNECT_SECONDS,
     ):
-        super().__init__(lu, node_uuid, component, connect_seconds)
-        self._instance, self._target, self.options = instance, target, options
+        super().__init__(lu, node_uuid, transfer, connect_seconds)
+        self.transfer = transfer
+        self._instance, self.options = instance, options
         self.port: int | None = None
         self.on_listening: Callable[[int], None] = lambda _port: None
 
     def _Begin(self) -> RpcResult:
-        return self._rpc.call_import_start(self.node_uuid, self.options, self._instance, self.component, self._target)
+        target = self.transfer.target
+        return self._rpc.call_import_start(self.node_uuid, self.options, self._instance, self.component, target)
 
     def _Listening(self, status: Mapping[str, Any], feedback: Feedback) -> None:
         port = status.get("listen_port")
@@ -352,7 +375,7 @@ class _Receiver(_Program):
 
 
 class _Sender(_Program):
-    doing = "sending"
+    doing, place = "sending", "from"
 
     def __init__(
         self,
@@ -364,7 +387,7 @@ class _Sender(_Program):
         host: str,
         port: int,
     ):
-        super().__init__(lu, node_uuid, transfer.component, _CONNECT_SECONDS)
+        super().__init__(lu, node_uuid, transfer, _CONNECT_SECONDS)
         self._instance, self._source, self._options = instance, transfer.source, options
         self._host, self._port = host, port
 
@@ -374,15 +397,15 @@ class _Sender(_Program):
         )
 
     def _Connected(self, feedback: Feedback) -> None:
-        feedback(f"* sending {self.component} from {self._node_name} to {self._host}")
+        feedback(f"* sending disk {self.index} from {self._node_name} to {self._host}")
 
     def _Report(self, status: Mapping[str, Any], now: float, feedback: Feedback) -> None:
         if now - self._reported >= _REPORT_SECONDS:
             self._reported = now
-            feedback(f"  {self.component}: {Progress(status)}")
+            feedback(f"  disk {self.index}: {_DescribeProgress(status)}")
 
 
-def Progress(status: Mapping[str, Any]) -> str:
+def _DescribeProgress(status: Mapping[str, Any]) -> str:
     """Return how far a program is, in words."""
     words = [f"{status.get('progress_mbytes') or 0:.0f} MiB sent"]
     if status.get("progress_percent") is not None:
@@ -397,8 +420,10 @@ def Progress(status: Mapping[str, Any]) -> str:
 class _Pair:
     """Both ends of a stream inside this cluster."""
 
-    def __init__(self, running: _Run, receiver: _Receiver, send: Callable[[int], _Sender], read: Callable[[], None]):
-        self._running, self._receiver, self._send, self._read = running, receiver, send, read
+    def __init__(self, running: _Run, receiver: _Receiver, send: Callable[[int], _Sender]):
+        self.index = receiver.index
+        self._running, self._receiver, self._send = running, receiver, send
+        self._read = receiver.transfer.read
         self._sender: _Sender | None = None
         receiver.on_listening = self._StartSender
         receiver.on_end = self._Received
@@ -421,7 +446,9 @@ class _Pair:
         if self._sender is not None and self._sender.error is not None:
             self._running.EndWith(self._sender, self._receiver)
 
-    def Error(self) -> str | None:
+    @property
+    def problem(self) -> str | None:
+        """Return how it failed, without the disk; None if it has not."""
         failed = [program for program in (self._sender, self._receiver) if program is not None and program.error]
         said = [program.problem for program in failed if program.problem != _CANCELLED]
         return "; ".join(map(str, said)) or (_CANCELLED if failed else None)
@@ -486,11 +513,11 @@ class _Run:
 
     def _EndOthers(self) -> None:
         """Once a disk has failed, the others' data is of no use: end what sends or takes it."""
-        failed = {program.component for program in self._programs if program.error is not None}
+        failed = {program.index for program in self._programs if program.error is not None}
         if not failed:
             return
         for program in [*self._programs, *self._waiting]:
-            if program.component in failed or program.ended or program.aborted:
+            if program.index in failed or program.ended or program.aborted:
                 continue
             program.aborted = True
             if program.name is None:
@@ -502,13 +529,13 @@ class _Run:
     def CleanUp(self) -> None:
         """End what still runs on the nodes and remove what they keep of it."""
         for program in [*self._programs, *self._waiting]:
-            program.Fail(f"{program.doing} of {program.component} was cancelled")
+            program.Fail(f"{program.what} was cancelled")
             if program.name is None:
                 continue
             result = self._lu.rpc.call_impexp_cleanup(program.node_uuid, program.name)
             result.Warn(
-                f"What was left of {program.doing} {program.component} on node {result.node_name} could not be removed",
-                self._lu.LogWarning,
+                f"Could not clean up after {program.doing} disk {program.index} {program.place} node {result.node_name}",
+                functools.partial(self._lu.LogWarning, hint="it is removed by the first transfer there after a day"),
             )
 
 

@@ -326,13 +326,12 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
                 # From now on it may run in the other cluster, whatever is heard of that: two of it must not.
                 self._returns = False
                 self.cfg.MarkInstanceDown(instance.uuid)
-            sent = transfers.SendDisks(self, feedback, instance, plan, self._addresses, self._trust, compress)
+            failed = transfers.SendDisks(self, feedback, instance, plan, self._addresses, self._trust, compress)
         else:
             source, target = instance.primary_node, self._target.uuid
-            sent = transfers.TransferDisks(self, feedback, instance, source, target, plan, compress)
-        failed = [f"disk {index}: {error}" for index, error in enumerate(sent) if error]
+            failed = transfers.TransferDisks(self, feedback, instance, source, target, plan, compress)
         if failed:
-            raise self._Failed("; ".join(failed))
+            raise self._Failed(failed)
 
     def _Finalize(self, feedback: Feedback, disks: Sequence[objects.Disk]) -> None:
         """Have the target write the settings and give the export its name; up to then an older one has it."""
@@ -375,14 +374,12 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             )
 
     def _Transfer(self, index: int, disk: objects.Disk) -> transfers.DiskTransfer:
-        source: transfers.End = ("script", ((disk, self.instance), index))
-        if not self.instance.os:
-            source = ("raw", (disk, self.instance))
-        directory = posixpath.join(pathutils.EXPORT_DIR, self.instance.name + exported.UNFINISHED)
+        target: transfers.End | None = None
+        if self._target is not None:
+            directory = posixpath.join(pathutils.EXPORT_DIR, self.instance.name + exported.UNFINISHED)
+            target = ("file", posixpath.join(directory, exported.DumpName(disk)))
         read = functools.partial(self._RemoveSnapshot, disk)
-        return transfers.DiskTransfer(
-            f"disk{index}", source, ("file", posixpath.join(directory, exported.DumpName(disk))), read
-        )
+        return transfers.DiskTransfer(index, transfers.DiskEnd(self.instance, disk, index), target, read)
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
@@ -416,8 +413,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
     def _RemoveKey(self) -> None:
         """Remove the key that was made for a move to another cluster: it was for this one try."""
         if self._trust.key_name is not None:
-            result = self.rpc.call_x509_cert_remove(self.instance.primary_node, self._trust.key_name)
-            result.Warn(f"Could not remove the key of the transfer on node {result.node_name}", self.LogWarning)
+            transfers.RemoveKey(self, self.instance.primary_node, self._trust.key_name)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

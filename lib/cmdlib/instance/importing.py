@@ -67,11 +67,6 @@ class Source:
 
     # --- for subclasses -----------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _Target(instance: objects.Instance, disk: objects.Disk, index: int) -> transfers.End:
-        """Return what writes a disk: the import script of its system, or nobody else where it has none."""
-        return ("script", ((disk, instance), index)) if instance.os else ("raw", (disk, instance))
-
     def _Rename(self, feedback: Feedback, instance: objects.Instance, old_name: str) -> None:
         if not instance.os:
             return
@@ -87,11 +82,6 @@ class Source:
     def _Failed(instance: objects.Instance, why: str) -> errors.OpExecError:
         # What becomes of the instance is said by whoever made it (outcome).
         return errors.OpExecError(f"The data of instance {instance.name} was not imported: {why}")
-
-    def _CheckSent(self, instance: objects.Instance, sent: Sequence[str | None]) -> None:
-        failed = [error for error in sent if error]
-        if failed:
-            raise self._Failed(instance, "; ".join(failed))
 
 
 def ChooseSource(lu: LU) -> Source | None:
@@ -283,11 +273,13 @@ class LocalExport(Source):
                 feedback(f"* disk {index} stays empty: the export does not have its content")
                 continue
             path = posixpath.join(self._path, old.dump)
-            plan.append(transfers.DiskTransfer(f"disk{index}", ("file", path), self._Target(instance, disk, index)))
+            target = transfers.DiskEnd(instance, disk, index)
+            plan.append(transfers.DiskTransfer(index, ("file", path), target))
         feedback(f"* importing the disks from {self._path} on {self._node.name}...")
         primary = instance.primary_node
-        sent = transfers.TransferDisks(lu, feedback, instance, self._node.uuid, primary, plan, lu.op.compress)
-        self._CheckSent(instance, sent)
+        failed = transfers.TransferDisks(lu, feedback, instance, self._node.uuid, primary, plan, lu.op.compress)
+        if failed:
+            raise self._Failed(instance, failed)
         result: RpcResult = lu.rpc.call_export_info(self._node.uuid, self._path)
         if result.failure is not None:
             lu.LogWarning(
@@ -330,21 +322,25 @@ class OtherCluster(Source):
         result = lu.rpc.call_x509_cert_create(primary, _KEY_SECONDS)
         result.Raise(f"Could not make a key for the transfer on node {result.node_name}")
         key_name, certificate = result.payload
+        plan = [
+            transfers.DiskTransfer(index, None, transfers.DiskEnd(instance, disk, index))
+            for index, disk in enumerate(disks)
+        ]
         try:
-            sent = transfers.ReceiveDisks(
+            failed = transfers.ReceiveDisks(
                 lu,
                 feedback,
                 instance,
-                [self._Target(instance, disk, index) for index, disk in enumerate(disks)],
+                plan,
                 transfers.Trust(key_name, self._ca),
                 lu.op.compress,
                 _CONNECT_SECONDS + lu.op.source_shutdown_timeout,
                 lambda addresses: self._Announce(feedback, certificate, addresses),
             )
         finally:
-            removed = lu.rpc.call_x509_cert_remove(primary, key_name)
-            removed.Warn(f"Could not remove the key of the transfer on node {removed.node_name}", lu.LogWarning)
-        self._CheckSent(instance, sent)
+            transfers.RemoveKey(lu, primary, key_name)
+        if failed:
+            raise self._Failed(instance, failed)
         self._Rename(feedback, instance, self._old_name)
 
     @staticmethod

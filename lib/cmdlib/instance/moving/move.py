@@ -242,15 +242,14 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
             result.Raise(f"Could not set up {disk.iv_name} of instance {instance.name} on node {source.name}")
         feedback(f"* copying the disks to {target.name}")
         ways = [
-            transfers.DiskTransfer(f"disk{index}", ("raw", (old, instance)), ("raw", (new, moved)))
+            transfers.DiskTransfer(index, ("raw", (old, instance)), ("raw", (new, moved)))
             for index, (old, new) in enumerate(zip(self._disks, disks, strict=True))
         ]
-        results = transfers.TransferDisks(self, feedback, instance, source.uuid, target.uuid, ways, self.op.compress)
-        failed = [f"disk/{index}: {error}" for index, error in enumerate(results) if error is not None]
+        failed = transfers.TransferDisks(self, feedback, instance, source.uuid, target.uuid, ways, self.op.compress)
         if failed:
             raise errors.OpExecError(
                 f"The disks of instance {instance.name} could not be copied to node {target.name}; it stays on"
-                f" {source.name}: {'; '.join(failed)}"
+                f" {source.name}: {failed}"
             )
 
     def _StartOnTarget(self, feedback: Feedback, moved: objects.Instance) -> None:

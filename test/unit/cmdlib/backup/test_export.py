@@ -115,8 +115,8 @@ def test_disks_without_snapshots_keep_the_guest_down_for_a_long_sleep_only(three
     ("where", "call", "said"),
     [
         (0, "blockdev_snapshot", "Could not make a snapshot of disk/0"),
-        (0, "export_start", "disk 0: sending of disk0 on node node1.example.org did not begin"),
-        (1, "import_start", "disk 1: receiving of disk1 on node node2.example.org did not begin"),
+        (0, "export_start", "disk 0: sending from node node1.example.org could not start: the node"),
+        (1, "import_start", "disk 1: receiving on node node2.example.org could not start: the node"),
         (1, "finalize_export", "could not be completed on node node2"),
     ],
 )
@@ -155,7 +155,7 @@ def test_a_disk_that_is_not_sent_is_named_and_the_guest_runs(three: Master) -> N
 def test_a_target_that_dies_is_given_up(three: Master) -> None:
     scene = Exporting(three)
     three[0].watch = lambda name: three[1].machine.PowerOff() if name == "export_start" else None
-    with pytest.raises(errors.OpExecError, match=r"disk 0: sending of disk0 on node node1.*connection reset"):
+    with pytest.raises(errors.OpExecError, match=r"disk 0: sending from node node1.*connection reset"):
         three.Run(_Export())
     assert scene.Runs() and scene.Volumes() == scene.before
 
@@ -214,7 +214,7 @@ def test_one_disk_that_fails_ends_the_others(three: Master) -> None:
             three[1].faults[name] = "no room"
 
     three[1].before = refuse
-    with pytest.raises(errors.OpExecError, match=r"disk 0: cancelled, as another disk failed; disk 1: .*no room"):
+    with pytest.raises(errors.OpExecError, match=r"disk 0: cancelled because another disk failed; disk 1: .*no room"):
         three.Run(_Export())
     assert scene.Runs() and scene.transfers.programs == {} and scene.transfers.done == []
 

@@ -140,12 +140,27 @@ def test_data_that_does_not_arrive_is_an_error_and_the_instance_stays_down(three
     scene = Exported(three)
     scene.transfers.failing["disk1"] = "no room"
     cbs = Callbacks()
-    with pytest.raises(errors.OpExecError, match=r"was not imported: sending of disk1 .*no room"):
+    with pytest.raises(
+        errors.OpExecError,
+        match=r"was not imported: disk 1: sending from node node2.* failed: no room",
+    ):
         three.Run(_Import(start=True), cbs)
     assert any("stopped and not complete" in message for message in cbs.messages)
     assert any(f"'gnt-instance remove {COPY}' removes it" in message for message in cbs.messages)
     assert three.Instance(COPY).admin_state == constants.ADMINST_DOWN and COPY not in three[0].guests
     assert scene.transfers.programs == {}
+
+
+def test_a_disk_without_content_stays_empty_and_the_others_keep_their_numbers(three: Master) -> None:
+    scene = Exported(three)
+    lines = three[1].Read(f"{EXPORT}/config.ini").decode().splitlines()
+    kept = [line for line in lines if not line.startswith("disk0_dump")]
+    three[1].Write(f"{EXPORT}/config.ini", "\n".join(kept))
+    scene.transfers.failing["disk1"] = "no room"
+    cbs = Callbacks()
+    with pytest.raises(errors.OpExecError, match=r"was not imported: disk 1: sending from .*no room"):
+        three.Run(_Import(), cbs)
+    assert "* disk 0 stays empty: the export does not have its content" in cbs.messages
 
 
 def test_an_export_that_is_replaced_meanwhile_is_noticed(three: Master) -> None:
@@ -246,7 +261,7 @@ def test_another_cluster_must_prove_who_it_is(three: Master, said: str, values: 
 def test_nobody_who_connects_leaves_a_stopped_instance_and_no_key(three: Master) -> None:
     Transfers(three, nobody=True)
     with pytest.raises(
-        errors.OpExecError, match=r"receiving of disk0 on node node1.example.org failed: No sender connected"
+        errors.OpExecError, match=r"disk 0: receiving on node node1.example.org failed: No sender connected"
     ):
         three.Run(_Arriving(three))
     assert three.Instance(COPY).admin_state == constants.ADMINST_DOWN

@@ -358,8 +358,8 @@ def test_a_transfer_that_fails(three: Master, template: str, up: bool) -> None:
     moving.transfers.failing["disk1"] = "no space left on device"
     before = moving.web.disks_active
     err = _Fails(moving, "could not be copied to node node2.*; it stays on node1")
-    assert "disk/1: sending of disk1 on node node1.example.org failed: no space left on device" in str(err)
-    assert "disk/0" not in str(err)
+    assert "disk 1: sending from node node1.example.org failed: no space left on device" in str(err)
+    assert "disk 0" not in str(err)
     assert moving.web.disks_active == before
     moving.transfers.failing.clear()
     three.Run(_Move())
