@@ -133,14 +133,14 @@ def TransferDisks(
     """
     base = NewMagicBase()
     host = lu.snapshot.nodes[target_uuid].secondary_ip
-    with _Running(lu, feedback) as running:
+    with _Monitored(lu, feedback) as monitor:
         pairs = []
         for transfer in transfers:
             options = _Options(compress, Magic(base, instance.name, transfer.index), host)
             send = functools.partial(_Sender, lu, instance, source_uuid, transfer, options, host)
             receiver = _Receiver(lu, instance, target_uuid, transfer, {**options, "bind": host})
-            pairs.append(_Pair(running, receiver, send))
-        running.Run()
+            pairs.append(_Pair(monitor, receiver, send))
+        monitor.Run()
         return _Failures(pairs)
 
 
@@ -154,15 +154,15 @@ def SendDisks(
     compress: str,
 ) -> str | None:
     """Send disks of the primary node to another cluster; return what failed, disk by disk, or None."""
-    with _Running(lu, feedback) as running:
+    with _Monitored(lu, feedback) as monitor:
         senders = []
         for transfer, address in zip(transfers, addresses, strict=True):
             options = _Options(compress, address.magic, address.host, trust)
             sender = _Sender(lu, instance, instance.primary_node, transfer, options, address.host, address.port)
             sender.on_end = transfer.read
             senders.append(sender)
-            running.Add(sender)
-        running.Run()
+            monitor.Add(sender)
+        monitor.Run()
         return _Failures(senders)
 
 
@@ -182,13 +182,13 @@ def ReceiveDisks(
     """
     base = NewMagicBase()
     host = lu.snapshot.nodes[instance.primary_node].primary_ip
-    with _Running(lu, feedback) as running:
+    with _Monitored(lu, feedback) as monitor:
         receivers = []
         for transfer in transfers:
             options = _Options(compress, Magic(base, instance.name, transfer.index), host, trust, seconds)
             receiver = _Receiver(lu, instance, instance.primary_node, transfer, {**options, "bind": host}, seconds)
             receivers.append(receiver)
-            running.Add(receiver)
+            monitor.Add(receiver)
 
         def tell(_port: int) -> None:
             ports = [receiver.port for receiver in receivers]
@@ -200,7 +200,7 @@ def ReceiveDisks(
             receiver.on_listening = tell
         if not receivers:
             listening([])
-        running.Run()
+        monitor.Run()
         return _Failures(receivers)
 
 
@@ -420,31 +420,31 @@ def _DescribeProgress(status: Mapping[str, Any]) -> str:
 class _Pair:
     """Both ends of a stream inside this cluster."""
 
-    def __init__(self, running: _Run, receiver: _Receiver, send: Callable[[int], _Sender]):
+    def __init__(self, monitor: _Monitor, receiver: _Receiver, send: Callable[[int], _Sender]):
         self.index = receiver.index
-        self._running, self._receiver, self._send = running, receiver, send
+        self._monitor, self._receiver, self._send = monitor, receiver, send
         self._read = receiver.transfer.read
         self._sender: _Sender | None = None
         receiver.on_listening = self._StartSender
         receiver.on_end = self._Received
-        running.Add(receiver)
+        monitor.Add(receiver)
 
     def _StartSender(self, port: int) -> None:
         self._sender = self._send(port)
         self._sender.on_end = self._Sent
-        self._running.Add(self._sender)
+        self._monitor.Add(self._sender)
 
     def _Received(self) -> None:
         if self._sender is None:
             # Nothing will be read.
             self._read()
         elif self._receiver.error is not None:
-            self._running.EndWith(self._receiver, self._sender)
+            self._monitor.EndWith(self._receiver, self._sender)
 
     def _Sent(self) -> None:
         self._read()
         if self._sender is not None and self._sender.error is not None:
-            self._running.EndWith(self._sender, self._receiver)
+            self._monitor.EndWith(self._sender, self._receiver)
 
     @property
     def problem(self) -> str | None:
@@ -457,7 +457,7 @@ class _Pair:
 # --- all together -------------------------------------------------------------------------------------------------------
 
 
-class _Run:
+class _Monitor:
     """Looks after all programs of one transfer until each has ended."""
 
     def __init__(self, lu: LogicalUnit, feedback: Feedback):
@@ -540,9 +540,9 @@ class _Run:
 
 
 @contextmanager
-def _Running(lu: LogicalUnit, feedback: Feedback) -> Iterator[_Run]:
-    running = _Run(lu, feedback)
+def _Monitored(lu: LogicalUnit, feedback: Feedback) -> Iterator[_Monitor]:
+    monitor = _Monitor(lu, feedback)
     try:
-        yield running
+        yield monitor
     finally:
-        running.CleanUp()
+        monitor.CleanUp()

@@ -41,7 +41,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
     _addresses: Sequence[transfers.Address] = ()
     _trust = transfers.CLUSTER
     # The instance is to be started again by this job; it has been.
-    _returns = _runs = False
+    _restart_due = _restarted = False
 
     # --- the request by itself ----------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
 
     def Exec(self, feedback: Feedback) -> list[Any]:
         op = self.op
-        self._returns = op.shutdown and self._was_up
+        self._restart_due = op.shutdown and self._was_up
         try:
             if op.shutdown:
                 self._Stop(feedback)
@@ -229,7 +229,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             # The next master finds the job cut off, and says so.
             raise
         except Exception:
-            self._ReturnAnyway(feedback)
+            self._StartGuestAfterFailure(feedback)
             raise
         finally:
             self._RemoveKey()
@@ -239,7 +239,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             if op.remove_instance:
                 self._Remove(feedback)
             else:
-                self._Return(feedback)
+                self._StartGuestAgain(feedback)
         return [True, [True] * len(self.instance.disks)]
 
     @contextmanager
@@ -264,7 +264,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         text = f"Could not shut down instance '{instance.name}' on node {result.node_name}: {result.fail_msg}"
         if LookAround(self, instance).State(instance.primary_node) == runstate.GONE:
             raise errors.OpExecError(text)  # it has ended nevertheless, and is started again
-        self._returns = False
+        self._restart_due = False
         raise errors.OpExecError(
             text, hint=f"it may still end: 'gnt-instance list {instance.name}' shows whether it runs"
         )
@@ -276,7 +276,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         except errors.OpExecError:
             if LookAround(self, self.instance).State(self.instance.primary_node) != runstate.GONE:
                 # It would be taken for the instance.
-                self._returns = False
+                self._restart_due = False
                 self.LogWarning(
                     f"The helper may still run as instance {name}, which is not started again",
                     hint=f"'gnt-instance shutdown --timeout 0 {name}' ends it, then 'gnt-instance startup {name}'",
@@ -292,7 +292,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         try:
             yield
         finally:
-            if not (were_active or self._runs):
+            if not (were_active or self._restarted):
                 ShutdownDisks(self, self.instance)
 
     def _Export(self, feedback: Feedback) -> None:
@@ -307,9 +307,9 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
                 for disk in disks:
                     self._TakeSnapshot(disk)
                 disks = list(self._snapshots)
-                self._Return(feedback)
+                self._StartGuestAgain(feedback)
             # Nobody else may count on the memory that it needs to run again.
-            keeps = self._returns and IsShared(self.snapshot, primary)
+            keeps = self._restart_due and IsShared(self.snapshot, primary)
             ReleaseLocks(self, locking.LEVEL_NODE_RES, keep=[primary] if keeps else [])
             plan = [self._Transfer(index, disk) for index, disk in enumerate(disks)]
             self._Send(feedback, plan)
@@ -322,9 +322,9 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
     def _Send(self, feedback: Feedback, plan: Sequence[transfers.DiskTransfer]) -> None:
         instance, compress = self.instance, self.op.compress
         if self._target is None:
-            if self.op.remove_instance and self._returns:
+            if self.op.remove_instance and self._restart_due:
                 # From now on it may run in the other cluster, whatever is heard of that: two of it must not.
-                self._returns = False
+                self._restart_due = False
                 self.cfg.MarkInstanceDown(instance.uuid)
             failed = transfers.SendDisks(self, feedback, instance, plan, self._addresses, self._trust, compress)
         else:
@@ -417,16 +417,16 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def _Return(self, feedback: Feedback) -> None:
+    def _StartGuestAgain(self, feedback: Feedback) -> None:
         """Start the instance again if this job has stopped it and has not started it yet."""
-        if self._returns:
-            self._returns, self._runs = False, True
+        if self._restart_due:
+            self._restart_due, self._restarted = False, True
             StartAgain(self, feedback, self.current)
 
-    def _ReturnAnyway(self, feedback: Feedback) -> None:
+    def _StartGuestAfterFailure(self, feedback: Feedback) -> None:
         """Do the same after a failure, which is what the job ends with."""
         try:
-            self._Return(feedback)
+            self._StartGuestAgain(feedback)
         except errors.GenericError as err:
             self.LogWarning(str(err), hint=err.hint)
 

@@ -238,7 +238,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
                 hint=f"'gnt-instance add --commit {existing.name}' makes it real" if reserved else None,
             )
         if self._source is not None and op.mode == constants.CREATE_IMPORT:
-            self.op = op = self._source.Found()
+            self.op = op = self._source.Completed()
             self._CheckRequest()
         self._nic_requests = None
         if self._placement.allocator:
@@ -542,7 +542,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         )
 
     def Exec(self, feedback: Feedback) -> list[str]:
-        with outcome.Told(self, self._planned_uuid):
+        with outcome.SayingWhatStays(self, self._planned_uuid):
             return self._Make(feedback)
 
     def _Make(self, feedback: Feedback) -> list[str]:

@@ -45,7 +45,7 @@ class Source:
         if any(isinstance(disk, dict) and disk.get("adopt") for disk in op.disks):
             raise Invalid("Disk adoption not allowed for an instance that is imported: its disks are filled")
 
-    def Found(self) -> opcodes.OpInstanceCreate:
+    def Completed(self) -> opcodes.OpInstanceCreate:
         """Return the request with all that it leaves out; called before there are locks."""
         return self._lu.op
 
@@ -111,7 +111,7 @@ class LocalExport(Source):
                 hint="name the node with --src-node, or give the export's name only",
             )
 
-    def Found(self) -> opcodes.OpInstanceCreate:
+    def Completed(self) -> opcodes.OpInstanceCreate:
         self._Find()
         self._text = self._Read()
         self._export = self._Parse(self._text)

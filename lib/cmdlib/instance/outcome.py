@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def Told(lu: LUInstanceCreate, instance_uuid: str) -> Iterator[None]:
-    """Have every failure inside be followed by what is left of the new instance ``lu.op.instance_name``.
+def SayingWhatStays(lu: LUInstanceCreate, instance_uuid: str) -> Iterator[None]:
+    """After a creation that failed: warn what is left of the instance ``lu.op.instance_name``, and what to do.
 
     The configuration says it, whichever step failed and whatever was undone.  ``lu.installed``: whether nothing but its
     start was left to do.
@@ -33,11 +33,11 @@ def Told(lu: LUInstanceCreate, instance_uuid: str) -> Iterator[None]:
                 " if anything is",
             )
         elif not instance.forthcoming:  # of a reservation that stays, whoever made it one again has said that
-            _SayWhatStays(lu, instance)
+            _WarnOf(lu, instance)
         raise
 
 
-def _SayWhatStays(lu: LUInstanceCreate, instance: objects.Instance) -> None:
+def _WarnOf(lu: LUInstanceCreate, instance: objects.Instance) -> None:
     name, remove = instance.name, f"'gnt-instance remove {instance.name}'"
     if any(disk.adopts is not None for disk in lu.snapshot.InstanceDisks(instance)):
         lu.LogWarning(
