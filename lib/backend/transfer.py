@@ -58,7 +58,6 @@ _KEEP_SECONDS = 86400.0
 UNASKED_SECONDS = 900
 # In place of a process number.
 _UNKNOWN = 0
-_LOST = "The transfer program of this node ended without a result; was it killed?"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,18 +157,26 @@ def _Keys(opts: Dict, directory: str) -> list[str]:
         runtime.WriteFile(
             ca_file, x509.CertificateOnly(ca_pem, "certificate of the other side"), mode=0o400, sync=False
         )
-    for path in (key_file, cert_file):
-        if not runtime.Exists(path):
-            raise errors.RpcCallError(
-                f"{path} is missing on this node; the key of a transfer is kept for some hours only"
-            )
+    missing = [path for path in (key_file, cert_file) if not runtime.Exists(path)]
+    if missing and key_name is not None:
+        raise errors.RpcCallError(
+            f"Key {key_name} is not on this node any longer: it is valid for a day; begin the move again"
+        )
+    if missing:
+        raise errors.RpcCallError(
+            f"{missing[0]}, the certificate of the cluster, is missing on this node: set it up again with"
+            " 'gnt-node add --readd NODE'"
+        )
     return [f"--key={key_file}", f"--cert={cert_file}", f"--ca={ca_file}"]
 
 
 def _Start(mode: str, instance: objects.Instance, component: str, opts: Dict, options: Sequence[str], end: _End) -> str:
     """Start the program and return the transfer's name once it has said something of itself."""
     if not _COMPONENT.fullmatch(component):
-        raise errors.RpcCallError(f"'{component}' is not a plain name, which a part of a transfer needs")
+        raise errors.RpcCallError(
+            f"'{component}' is not a valid component name: letters, digits, '.', '_' and '-' are allowed, at most 100 of"
+            " them, and neither '.' nor '-' at the beginning"
+        )
     owndirs.MakeOwn(pathutils.IMPORT_EXPORT_DIR)
     _RemoveOld()
     stamp = datetime.fromtimestamp(runtime.Time(), UTC).strftime("%Y-%m-%d_%H_%M_%S")
@@ -347,7 +354,8 @@ def _StatusOf(directory: str) -> Dict | None:
     # It may have written its last status and ended between both looks.
     found = _Read(directory)
     if found is not None and found.get("exit_status") is None:
-        found.update(exit_status=1, error_message=_LOST)
+        text = f"The transfer program ended without a result, perhaps killed; its log is in {pathutils.LOG_OS_DIR}"
+        found.update(exit_status=1, error_message=text)
     return found
 
 
