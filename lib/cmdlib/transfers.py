@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, runtime
+from ganeti import constants, errors, pathutils, runtime
 from ganeti.cmdlib.base import Feedback, LogicalUnit
 from ganeti.params import checks
 
@@ -27,6 +28,8 @@ End = tuple[str, Any]
 
 _CANCELLED = "cancelled because another disk failed"
 _MAGIC_VERSION = 0
+# In the directory of a program on its node (doc/reference/interfaces.md f.1).
+_PID_FILE = "pid"
 
 # Seconds in which a program must report, then listen; a busy node is slow in starting Python.
 _READY_SECONDS = 60.0
@@ -232,9 +235,19 @@ class _Program:
     ``error`` is None while it runs and when it ended well.  ``on_end`` is called once, when it has ended or did not start.
     """
 
-    doing, place = "", ""
+    doing, place, done = "", "", ""
+    # What the node calls it in names of logs.
+    kind = ""
 
-    def __init__(self, lu: LogicalUnit, node_uuid: str, transfer: DiskTransfer, connect_seconds: float):
+    def __init__(
+        self,
+        lu: LogicalUnit,
+        instance: objects.Instance,
+        node_uuid: str,
+        transfer: DiskTransfer,
+        connect_seconds: float,
+        reports: bool,
+    ):
         self.node_uuid = node_uuid
         self.index = transfer.index
         self.component = transfer.component
@@ -246,7 +259,9 @@ class _Program:
         self.deadline: float | None = None
         self.error: str | None = None
         self.on_end: Callable[[], None] = lambda: None
-        self._rpc = lu.rpc
+        self._lu, self._instance = lu, instance
+        # Whether it says how far the disk is: one end does.
+        self._reports = reports
         self._node_name = lu.snapshot.NodeName(node_uuid)
         self._connect_seconds = connect_seconds
         self.connected = False
@@ -260,7 +275,14 @@ class _Program:
 
     @property
     def what(self) -> str:
+        """Return what it does, for messages."""
         return f"{self.doing} {self.place} node {self._node_name}"
+
+    @property
+    def _log(self) -> str:
+        """Return where its own messages are, and those of an operating system's script."""
+        path = pathutils.OsLog(self.kind, "*", self._instance.name, self.component, "*")
+        return f"see the newest {path} there"
 
     def Start(self) -> None:
         result = self._Begin()
@@ -284,7 +306,9 @@ class _Program:
         now = runtime.Monotonic()
         if status is None or not status:
             if now - self._answered > _READY_SECONDS:
-                self.Fail(f"node {self._node_name} has not reported on {self.doing} for {_READY_SECONDS:.0f} seconds")
+                self.Fail(
+                    f"node {self._node_name} has not reported on {self.doing} for {_READY_SECONDS:.0f} seconds; {self._log}"
+                )
             return
         self._answered = now
         came = bool(status.get("connected")) and not self.connected
@@ -293,28 +317,32 @@ class _Program:
             self._End(status)
             return
         if self.deadline is not None and now > self.deadline:
-            self.Fail(f"{self.what} did not stop within {_LINGER_SECONDS:.0f} seconds after the other end failed")
+            self.Fail(
+                f"{self.what} did not stop within {_LINGER_SECONDS:.0f} seconds after the other end failed; {self._log}"
+            )
             return
         self._Listening(status, feedback)
         if came:
-            self._reported = now
+            self._reported = self._moved = now
             self._Connected(feedback)
         if self.connected:
             self._Report(status, now, feedback)
-            self._Stalled(status, now, feedback)
+            self._WarnOfStall(status, now)
         elif now - self._started > self._connect_seconds + _READY_SECONDS:
             seconds = self._connect_seconds + _READY_SECONDS
             self.Fail(f"{self.what} had no connection after {seconds:.0f} seconds; is TCP between the nodes blocked?")
 
-    def _Stalled(self, status: Mapping[str, Any], now: float, feedback: Feedback) -> None:
+    def _WarnOfStall(self, status: Mapping[str, Any], now: float) -> None:
         """Say so when nothing has moved for long."""
         if status.get("progress_mbytes") != self._amount:
             self._amount, self._moved = status.get("progress_mbytes"), now
         elif now - self._moved > _STALL_SECONDS:
             self._moved = now
-            feedback(
-                f"  disk {self.index}: nothing has moved on node {self._node_name} for {_STALL_SECONDS / 60:.0f} minutes;"
-                " the log of its operating system's script may say why"
+            pid_file = posixpath.join(pathutils.IMPORT_EXPORT_DIR, str(self.name), _PID_FILE)
+            self._lu.LogWarning(
+                f"disk {self.index}: no data has moved on node {self._node_name} for {_STALL_SECONDS / 60:.0f} minutes;"
+                f" {self._log}",
+                hint=f"to give up, use 'kill $(cat {pid_file})' there: the transfer ends, and this job fails",
             )
 
     def NodeSilent(self, reason: str) -> None:
@@ -333,20 +361,28 @@ class _Program:
         why = status.get("error_message") or f"exit code {status['exit_status']}"
         output = [line for line in status.get("recent_output") or () if line not in str(why)]
         shown = f" ({'; '.join(map(str, output[-3:]))})" if output else ""
-        self.Fail(f"{self.what} failed: {why}{shown}")
+        self.Fail(f"{self.what} failed: {why}{shown}; {self._log}")
 
     def _Listening(self, status: Mapping[str, Any], feedback: Feedback) -> None:
         """Note where it listens; only receivers do."""
 
     def _Connected(self, feedback: Feedback) -> None:
-        """Say so; one end is enough."""
+        if self._reports:
+            feedback(f"* {self.doing} disk {self.index} {self._Way()}")
+
+    def _Way(self) -> str:
+        """Return where the data comes from or goes to, for messages."""
+        raise NotImplementedError
 
     def _Report(self, status: Mapping[str, Any], now: float, feedback: Feedback) -> None:
-        """Say how far it is; one end is enough."""
+        if self._reports and now - self._reported >= _REPORT_SECONDS:
+            self._reported = now
+            feedback(f"  disk {self.index}: {_DescribeProgress(status, self.done)}")
 
 
 class _Receiver(_Program):
-    doing, place = "receiving", "on"
+    doing, place, done = "receiving", "on", "received"
+    kind = "import"
 
     def __init__(
         self,
@@ -357,15 +393,15 @@ class _Receiver(_Program):
         options: dict[str, Any],
         connect_seconds: float = _CONNECT_SECONDS,
     ):
-        super().__init__(lu, node_uuid, transfer, connect_seconds)
+        super().__init__(lu, instance, node_uuid, transfer, connect_seconds, reports=transfer.source is None)
         self.transfer = transfer
-        self._instance, self.options = instance, options
+        self.options = options
         self.port: int | None = None
         self.on_listening: Callable[[int], None] = lambda _port: None
 
     def _Begin(self) -> RpcResult:
         target = self.transfer.target
-        return self._rpc.call_import_start(self.node_uuid, self.options, self._instance, self.component, target)
+        return self._lu.rpc.call_import_start(self.node_uuid, self.options, self._instance, self.component, target)
 
     def _Listening(self, status: Mapping[str, Any], feedback: Feedback) -> None:
         port = status.get("listen_port")
@@ -373,9 +409,13 @@ class _Receiver(_Program):
             self.port = int(port)
             self.on_listening(self.port)
 
+    def _Way(self) -> str:
+        return f"on {self._node_name}"
+
 
 class _Sender(_Program):
-    doing, place = "sending", "from"
+    doing, place, done = "sending", "from", "sent"
+    kind = "export"
 
     def __init__(
         self,
@@ -387,27 +427,22 @@ class _Sender(_Program):
         host: str,
         port: int,
     ):
-        super().__init__(lu, node_uuid, transfer, _CONNECT_SECONDS)
-        self._instance, self._source, self._options = instance, transfer.source, options
+        super().__init__(lu, instance, node_uuid, transfer, _CONNECT_SECONDS, reports=True)
+        self._source, self._options = transfer.source, options
         self._host, self._port = host, port
 
     def _Begin(self) -> RpcResult:
-        return self._rpc.call_export_start(
+        return self._lu.rpc.call_export_start(
             self.node_uuid, self._options, self._host, self._port, self._instance, self.component, self._source
         )
 
-    def _Connected(self, feedback: Feedback) -> None:
-        feedback(f"* sending disk {self.index} from {self._node_name} to {self._host}")
-
-    def _Report(self, status: Mapping[str, Any], now: float, feedback: Feedback) -> None:
-        if now - self._reported >= _REPORT_SECONDS:
-            self._reported = now
-            feedback(f"  disk {self.index}: {_DescribeProgress(status)}")
+    def _Way(self) -> str:
+        return f"from {self._node_name} to {self._host}"
 
 
-def _DescribeProgress(status: Mapping[str, Any]) -> str:
-    """Return how far a program is, in words."""
-    words = [f"{status.get('progress_mbytes') or 0:.0f} MiB sent"]
+def _DescribeProgress(status: Mapping[str, Any], done: str) -> str:
+    """Return how far a program is, in words; ``done``: sent or received."""
+    words = [f"{status.get('progress_mbytes') or 0:.0f} MiB {done}"]
     if status.get("progress_percent") is not None:
         words.append(f"{status['progress_percent']:.0f}%")
     if status.get("progress_throughput") is not None:
