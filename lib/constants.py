@@ -135,6 +135,9 @@ EXPORT_LOCAL, EXPORT_REMOTE = "local", "remote"
 NO_COMPRESSION = "none"
 DEFAULT_COMPRESSION_TOOLS = ("gzip", "gzip-fast", "gzip-slow")
 
+# How long zeroing free space may take if nobody says it: in all, and more for each MiB of the disks.
+ZEROING_SECONDS, ZEROING_SECONDS_PER_MIB = 300, 0.05
+
 VALUE_AUTO = "auto"
 VALUE_GENERATE = "generate"
 VALUE_DEFAULT = "default"

@@ -23,11 +23,11 @@ ZERO_FREE_SPACE = Flag(
 )  # fmt: skip
 ZEROING_TIMEOUT_FIXED = Value(
     "--zeroing-timeout-fixed", dest="zeroing_timeout_fixed", type="int", metavar="SECONDS",
-    text="Time for --zero-free-space, whatever the size of the disks",
+    text=f"Time for --zero-free-space, whatever the size of the disks (default: {constants.ZEROING_SECONDS})",
 )  # fmt: skip
 ZEROING_TIMEOUT_PER_MIB = Value(
     "--zeroing-timeout-per-mib", dest="zeroing_timeout_per_mib", type="float", metavar="SECONDS",
-    text="More time for --zero-free-space, for each MiB of the disks",
+    text=f"More time for --zero-free-space, for each MiB of the disks (default: {constants.ZEROING_SECONDS_PER_MIB})",
 )  # fmt: skip
 LONG_SLEEP = Flag(
     "--long-sleep", dest="long_sleep",

@@ -32,8 +32,6 @@ from ganeti.params import disk as disk_params
 # Seconds that the helper has to start, and between two looks whether it has, or has ended.
 _START_SECONDS, _START_PAUSE = 300.0, 5.0
 _END_PAUSE = 20.0
-# Seconds that it has to end, for itself and for each MiB of the disks.
-_FIXED_SECONDS, _SECONDS_PER_MIB = 300, 0.05
 _REPORT_SECONDS = 60.0
 _NAME = "helper"
 
@@ -49,15 +47,15 @@ def CheckZeroing(lu: LogicalUnit[Any], instance: objects.Instance) -> None:
         )
     if not 0 < len(instance.disks) < constants.MAX_DISKS:
         raise errors.OpPrereqError(
-            f"Free space of instance {name} cannot be zeroed: it has {len(instance.disks)} disks; the helper needs one to work"
-            f" on, and with its own at most {constants.MAX_DISKS}",
+            f"Free space of instance {name} cannot be zeroed: it has {len(instance.disks)} disks; 1 to"
+            f" {constants.MAX_DISKS - 1} are supported, as the helper adds one",
             errors.ECODE_STATE,
         )
     if hv.TRAITS[instance.hypervisor].boot_disk is None:
         able = ", ".join(sorted(one for one, traits in hv.TRAITS.items() if traits.boot_disk is not None))
         raise errors.OpPrereqError(
-            f"Free space of instance {name} cannot be zeroed: its hypervisor {instance.hypervisor} boots no helper from a disk;"
-            f" hypervisors that do: {able}",
+            f"Free space of instance {name} cannot be zeroed: hypervisor {instance.hypervisor} cannot boot the helper from a"
+            f" disk; {able} can",
             errors.ECODE_STATE,
         )
     template = disk_params.TEMPLATES[_Template(snapshot)]
@@ -80,8 +78,8 @@ def ZeroFreeSpace(
     The helper has ``timeout_fixed`` seconds, and ``timeout_per_mib`` more for each MiB; None: a default.  When this returns it has
     ended, and the disks are active if they were before.  Locks: the instance exclusively, and its primary node's resources.
     """
-    fixed = _FIXED_SECONDS if timeout_fixed is None else timeout_fixed
-    per_mib = _SECONDS_PER_MIB if timeout_per_mib is None else timeout_per_mib
+    fixed = constants.ZEROING_SECONDS if timeout_fixed is None else timeout_fixed
+    per_mib = constants.ZEROING_SECONDS_PER_MIB if timeout_per_mib is None else timeout_per_mib
     size = sum(disk.size for disk in lu.snapshot.InstanceDisks(instance))
     _Helper(lu, feedback, instance).Run(max(0.0, fixed + per_mib * size))
 
@@ -135,7 +133,7 @@ class _Helper:
         self._feedback = feedback
         self._instance = instance
         self._node = lu.snapshot.NodeName(instance.primary_node)
-        # Nobody knows that it has ended.
+        # Set when the shutdown failed, so that the disks must not be touched.
         self._may_run = False
 
     def Run(self, seconds: float) -> None:
@@ -198,8 +196,8 @@ class _Helper:
         while not self._Runs():
             if runtime.Monotonic() >= deadline:
                 raise errors.OpExecError(
-                    f"The helper on instance {name} has not been seen to run within {_START_SECONDS:.0f} seconds on node"
-                    f" {self._node}; does its image boot with hypervisor {extended.hypervisor}?"
+                    f"The helper on instance {name} did not start within {_START_SECONDS:.0f} seconds on node {self._node}",
+                    hint="try the image as the disk of an instance",
                 )
             runtime.Sleep(_START_PAUSE)
         LimitStart(lu, extended, free)
@@ -224,11 +222,12 @@ class _Helper:
                 raise errors.OpExecError(
                     f"The helper on instance {name} has not ended within {seconds:.0f} seconds and is stopped; free space is not"
                     " zeroed",
-                    hint="give it more time with --zeroing-timeout-per-mib; the instance's console shows what it does",
+                    hint="give it more time with --zeroing-timeout-per-mib; while it runs, 'gnt-instance console"
+                    f" {name}' shows what it does",
                 )
             if now - reported >= _REPORT_SECONDS:
                 reported = now
-                self._feedback(f"  zeroing since {now - begun:.0f} seconds")
+                self._feedback(f"  zeroing free space for {now - begun:.0f} seconds now")
             runtime.Sleep(min(_END_PAUSE, left))
         self._feedback("* the helper has ended")
 

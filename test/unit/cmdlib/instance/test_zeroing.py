@@ -209,7 +209,7 @@ def test_what_cannot_be_zeroed_is_known_before_the_guest_is_stopped(three: Maste
     three.cfg.Update(three.snapshot.cluster.Replace(zeroing_image=IMAGE))
     _PutImage(three)
     three.cfg.Update(scene.web.Replace(hypervisor="lxc"))
-    _Refused(scene, "its hypervisor lxc boots no helper from a disk; hypervisors that do: kvm, xen-hvm, xen-pvm")
+    _Refused(scene, "hypervisor lxc cannot boot the helper from a disk; kvm, xen-hvm, xen-pvm can")
     three.cfg.Update(scene.web.Replace(hypervisor="kvm"))
     _LeaveRoom(three, 400)
     three[0].Call(lambda: (runtime.RemoveFile(IMAGE), runtime.CreateFile(IMAGE, 500 * MIB)))
@@ -244,7 +244,7 @@ def test_an_instance_with_as_many_disks_as_there_can_be(three: Master) -> None:
     scene = Zeroing(three, up=False)
     added = [["add", -1, {"size": 4}]] * 14
     three.Run(opcodes.OpInstanceSetParams(instance_name=WEB, disks=added, ignore_ipolicy=True))
-    _Refused(scene, "it has 16 disks")
+    _Refused(scene, "it has 16 disks; 1 to 15 are supported, as the helper adds one")
 
 
 def test_neither_a_volume_group_nor_a_directory(filed: Master) -> None:
@@ -291,7 +291,8 @@ def test_a_helper_that_is_never_seen(three: Master) -> None:
     scene = Zeroing(three)
     scene.looks = 0
     begun = three.world.now
-    _Fails(scene, "has not been seen to run within 300 seconds")
+    err = _Fails(scene, "did not start within 300 seconds on node node1")
+    assert err.hint == "try the image as the disk of an instance"
     assert 300 <= three.world.now - begun < 330
 
 
@@ -303,9 +304,10 @@ def test_a_helper_that_never_ends_is_ended(three: Master, values: dict[str, Any]
     scene.looks = 1 << 30
     begun = three.world.now
     err = _Fails(scene, f"has not ended within {seconds} seconds and is stopped", **values)
-    assert "--zeroing-timeout-per-mib" in str(err.hint)
+    shown = f"while it runs, 'gnt-instance console {WEB}' shows what it does"
+    assert err.hint == f"give it more time with --zeroing-timeout-per-mib; {shown}"
     assert seconds <= three.world.now - begun < seconds + 30
-    assert any(re.search(r"zeroing since \d+ seconds", text) for text in three.last.messages)
+    assert any(re.search(r"zeroing free space for \d+ seconds now", text) for text in three.last.messages)
 
 
 def test_a_helper_that_cannot_be_ended_is_said(three: Master) -> None:
