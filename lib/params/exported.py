@@ -1,4 +1,4 @@
-"""``config.ini`` of an export, declared once: the node writes it, the master reads it (doc/reference/interfaces.md f.4).
+"""``config.ini`` of an export: ``Compose`` on the node writes it, ``Parse`` on the master reads it (interfaces.md f.4).
 
 What is read may come from any release since 2.0, and from anybody who can write to a node's directory of exports: it is text
 until somebody checks it.  ``HvValues`` and ``BeValues`` give the parameters as creation checks them.
@@ -34,7 +34,6 @@ _EXPORT, _INSTANCE, _HYPERVISOR, _BACKEND, _OS, _OS_PRIVATE = (
 )
 NIC_KEYS = ("mac", "ip", "network", "name", nic.NIC_MODE, nic.NIC_LINK, nic.NIC_VLAN)
 _DISK_ATTRIBUTES = (("ivname", "iv_name"), ("size", "size"), ("name", "name"))
-_COMPRESSION = "none"
 _MOST_DIGITS = 15
 _LONGEST_NAME = 255
 
@@ -61,11 +60,8 @@ class Export:
     ``beparams`` has minmem and maxmem whatever the release; ``nics`` have all of ``NIC_KEYS``.
     """
 
-    version: int
     timestamp: int | None
-    source: str | None
     os: str | None
-    compression: str
     name: str
     disk_template: str | None
     hypervisor: str | None
@@ -132,7 +128,7 @@ def Compose(instance: objects.Instance, disks: Sequence[objects.Disk | None], ti
             "timestamp": timestamp,
             "source": instance.primary_node,
             "os": instance.os,
-            "compression": _COMPRESSION,
+            "compression": constants.NO_COMPRESSION,
         },
         _INSTANCE: {
             "name": instance.name,
@@ -190,12 +186,10 @@ def Parse(text: str) -> Export:
         if section not in sections:
             raise _Malformed(f"section [{section}] is missing")
     export, instance = sections[_EXPORT], sections[_INSTANCE]
+    _CheckVersion(export)
     return Export(
-        version=_Version(export),
         timestamp=_Number(export, "timestamp"),
-        source=export.get("source"),
         os=export.get("os"),
-        compression=export.get("compression") or _COMPRESSION,
         name=_Needed(instance, "name"),
         disk_template=instance.get("disk_template"),
         hypervisor=instance.get("hypervisor"),
@@ -213,11 +207,10 @@ def _Malformed(problem: str) -> errors.ParseError:
     return errors.ParseError(f"{FILE_NAME}: {problem}")
 
 
-def _Version(export: _Values) -> int:
+def _CheckVersion(export: _Values) -> None:
     found = _Needed(export, "version")
     if found != str(constants.EXPORT_VERSION):
         raise _Malformed(f"Wrong export version {found[:40]} (wanted {constants.EXPORT_VERSION})")
-    return constants.EXPORT_VERSION
 
 
 def _Needed(values: _Values, key: str) -> str:
