@@ -40,8 +40,9 @@ _OPTIONS = ht.TStrictDict(
         "magic": ht.TMaybe(ht.TString),
         "ipv6": ht.TMaybe(ht.TBool),
         "connect_timeout": ht.TMaybe(ht.TPositiveInt),
-        # Ours: the only address that an import listens on.
+        # Ours: the only address that an import listens on, and how many MiB it takes at most where it writes a file.
         "bind": ht.TMaybe(ht.TString),
+        "limit": ht.TMaybe(ht.TPositiveInt),
     },
 )
 _LONGEST = 2**31 - 1
@@ -81,7 +82,7 @@ def StartImport(opts: Dict, instance: Dict, component: str, dest: Sequence[Any])
         common.append(f"--connect-timeout={min(opts['connect_timeout'], _LONGEST)}")
     if opts.get("bind"):
         common.append(f"--bind={_Address(opts['bind'], opts)}")
-    return _Start(IMPORT, guest, component, opts, common, _ImportEnd(guest, dest))
+    return _Start(IMPORT, guest, component, opts, common, _ImportEnd(guest, dest, opts.get("limit")))
 
 
 def StartExport(opts: Dict, host: str, port: int, instance: Dict, component: str, source: Sequence[Any]) -> str:
@@ -221,14 +222,14 @@ def _RemoveOld() -> None:
 # --- this node's end --------------------------------------------------------------------------------------------------
 
 
-def _ImportEnd(instance: objects.Instance, dest: Sequence[Any]) -> _End:
+def _ImportEnd(instance: objects.Instance, dest: Sequence[Any], limit: int | None) -> _End:
     kind, args = _Checked(dest)
     if kind == "file":
         path = _ExportedFile(args[0])
         runtime.MakeDirs(posixpath.dirname(path), _FILE_DIR_MODE)
         # What a transfer that was given up still writes goes to a file without a name.
         runtime.RemoveFile(path)
-        return _End(_FILES_UMASK, f"| {_Quoted(BuildWriteFile(path))}")
+        return _End(_FILES_UMASK, f"| {BuildWriteFile(path, limit)}")
     disk = wire.Disk(args[0])
     if kind == "raw":
         device = osenv.OpenDisk(disk)
@@ -246,7 +247,7 @@ def _ExportEnd(instance: objects.Instance, source: Sequence[Any]) -> _End:
     kind, args = _Checked(source)
     if kind == "file":
         path = _ExportedFile(args[0])
-        return _End(f"{_Quoted(BuildReadFile(path))} |", expected_size=_Mebibytes(_SizeOfFile(path)))
+        return _End(f"{BuildReadFile(path)} |", expected_size=_Mebibytes(_SizeOfFile(path)))
     disk = wire.Disk(args[0])
     if kind == "raw":
         device = tree.FindOrFail(disk)
@@ -291,14 +292,45 @@ def _Mebibytes(size: int) -> int:
     return -(-size // base.BLOCK_BYTES)
 
 
-def BuildReadFile(path: str) -> list[str]:
-    """Return the command that copies a file to standard output; not what a link leads to that has taken its place."""
-    return ["dd", f"if={path}", f"bs={base.BLOCK_BYTES}", "iflag=nofollow", "status=none"]
+def BuildReadFile(path: str) -> str:
+    """Return a shell's command that copies a file to standard output; not what a link leads to that has taken its place."""
+    return _InDirectory(
+        path, ["dd", f"if={posixpath.basename(path)}", f"bs={base.BLOCK_BYTES}", "iflag=nofollow", "status=none"]
+    )
 
 
-def BuildWriteFile(path: str) -> list[str]:
-    """Return the command that makes a file of what it reads; when it succeeds, the content is on stable storage."""
-    return ["dd", f"of={path}", f"bs={base.BLOCK_BYTES}", "oflag=nofollow", "conv=fsync,excl", "status=none"]
+def BuildWriteFile(path: str, limit: int | None = None) -> str:
+    """Return a shell's command that makes a file of what it reads, ``limit`` MiB at most.
+
+    When it succeeds, the content is on stable storage.
+    """
+    name = posixpath.basename(path)
+    write = [
+        "dd",
+        f"of={name}",
+        f"bs={base.BLOCK_BYTES}",
+        "iflag=fullblock",
+        "oflag=nofollow",
+        "conv=fsync,excl",
+        "status=none",
+    ]
+    if limit is None:
+        return _InDirectory(path, write)
+    many = f"more than {limit} MiB came, which is far more than the disk has"
+    rest = f"[ $(head -c 1 | wc -c) = 0 ] || {{ echo {_Quoted([many])} >&2; exit 1; }}"
+    return _InDirectory(path, [*write, f"count={limit}"], rest)
+
+
+def _InDirectory(path: str, argv: Sequence[str], after: str = "") -> str:
+    """Return a shell's command that works in the directory of a file, and there alone.
+
+    Nodes may share the directory of exports, and one of them could put a link in the place of any below it between our look at
+    the path and the opening of the file.  Where the kernel says that we are cannot be changed any more.
+    """
+    directory = _Quoted([posixpath.dirname(path)])
+    gone = _Quoted([f"{posixpath.dirname(path)} has been replaced by something else"])
+    enter = f'cd -P {directory} && [ "$(/bin/pwd -P)" = {directory} ] || {{ echo {gone} >&2; exit 1; }}'
+    return "{ " + "; ".join(filter(None, [enter, _Quoted(argv), after])) + "; }"
 
 
 def _PastCache(argv: Sequence[str]) -> str:

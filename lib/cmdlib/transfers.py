@@ -50,13 +50,14 @@ _MIN_PAUSE, _MAX_PAUSE, _PAUSE_SHARE = 0.2, 5.0, 0.1
 class DiskTransfer:
     """The way of an instance's disk from a source on one node to a target on another; an end in another cluster is None.
 
-    ``read`` is called once when nothing reads the source any longer, whatever has become of it: a snapshot may go then.
+    ``limit``: how many MiB a file takes at most, which would grow with whatever comes.  ``read`` is called once when nothing reads the source any longer, whatever has become of it: a snapshot may go then.
     """
 
     index: int
     source: End | None
     target: End | None
     read: Callable[[], None] = lambda: None
+    limit: int | None = None
 
     @property
     def component(self) -> str:
@@ -141,7 +142,9 @@ def TransferDisks(
         for transfer in transfers:
             options = _Options(compress, Magic(base, instance.name, transfer.index), host)
             send = functools.partial(_Sender, lu, instance, source_uuid, transfer, options, host)
-            receiver = _Receiver(lu, instance, target_uuid, transfer, {**options, "bind": host})
+            receiver = _Receiver(
+                lu, instance, target_uuid, transfer, {**options, "bind": host, "limit": transfer.limit}
+            )
             pairs.append(_Pair(monitor, receiver, send))
         monitor.Run()
         return _Failures(pairs)
@@ -401,7 +404,8 @@ class _Receiver(_Program):
 
     def _Begin(self) -> RpcResult:
         target = self.transfer.target
-        return self._lu.rpc.call_import_start(self.node_uuid, self.options, self._instance, self.component, target)
+        known = (self._instance, target)
+        return self._lu.rpc.call_import_start(self.node_uuid, self.options, known, self.component, target)
 
     def _Listening(self, status: Mapping[str, Any], feedback: Feedback) -> None:
         port = status.get("listen_port")
@@ -432,8 +436,9 @@ class _Sender(_Program):
         self._host, self._port = host, port
 
     def _Begin(self) -> RpcResult:
+        known = (self._instance, self._source)
         return self._lu.rpc.call_export_start(
-            self.node_uuid, self._options, self._host, self._port, self._instance, self.component, self._source
+            self.node_uuid, self._options, self._host, self._port, known, self.component, self._source
         )
 
     def _Way(self) -> str:
@@ -530,7 +535,7 @@ class _Monitor:
             self._EndOthers()
             if not self._waiting:
                 share = (runtime.Monotonic() - begun) * _PAUSE_SHARE
-                runtime.Sleep(min(_MAX_PAUSE, max(_MIN_PAUSE, share)))
+                self._lu.Pause(min(_MAX_PAUSE, max(_MIN_PAUSE, share)))
 
     def _LookAround(self) -> None:
         """Ask each node once for all its programs."""

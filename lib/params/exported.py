@@ -187,6 +187,7 @@ def Parse(text: str) -> Export:
             raise _Malformed(f"section [{section}] is missing")
     export, instance = sections[_EXPORT], sections[_INSTANCE]
     _CheckVersion(export)
+    _CheckCompression(export)
     return Export(
         timestamp=_Number(export, "timestamp"),
         os=export.get("os"),
@@ -211,6 +212,15 @@ def _CheckVersion(export: _Values) -> None:
     found = _Needed(export, "version")
     if found != str(constants.EXPORT_VERSION):
         raise _Malformed(f"Wrong export version {found[:40]} (wanted {constants.EXPORT_VERSION})")
+
+
+def _CheckCompression(export: _Values) -> None:
+    """Only what travels is compressed; a release that left it so would have its disks written as they are."""
+    found = export.get("compression") or constants.NO_COMPRESSION
+    if found != constants.NO_COMPRESSION:
+        raise _Malformed(
+            f"the disks are compressed ({found[:40]}): unpack the files, and write 'compression = {constants.NO_COMPRESSION}'"
+        )
 
 
 def _Needed(values: _Values, key: str) -> str:

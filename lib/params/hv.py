@@ -30,9 +30,44 @@ ALL_NAMES = tuple(sorted({name for table in TABLES.values() for name in table}))
 GLOBALS = frozenset(name for table in TABLES.values() for name, param in table.items() if param.is_global)
 
 # What names something of the node that runs the guest, or decides with which rights that is done.
-OF_NODE = frozenset(
+_OF_NODE = frozenset(
     name for table in TABLES.values() for name, param in table.items() if param.check is not None and param.check.node
-) | {"kvm_extra", "security_domain", "security_model", "usb_devices", "use_chroot"}
+) | {
+    "bootloader_args",
+    "devices",
+    "drop_capabilities",
+    "extra_cgroups",
+    "extra_config",
+    "init_script",
+    "kvm_extra",
+    "pci_pass",
+    "security_model",
+    "spice_bind",
+    "usb_devices",
+    "use_chroot",
+    "vnc_bind_address",
+}
+# Texts for the guest's kernel, and what lists of CPUs and their features look like.  Any other text is one word: QEMU takes
+# a comma for the beginning of an option of its own, and a slash is that of a file.
+_FREE_TEXTS = frozenset(["kernel_args", "root_path"])
+_LISTS, _LIST = frozenset(["cpu_mask", "cpu_type", "cpuid", "spice_tls_ciphers"]), re.compile(r"[-+=:,.\w]*", re.ASCII)
+_WORD = re.compile(r"[-+.\w]*", re.ASCII)
+# What a guest is given to boot from; none of it where the value is empty, while an empty file of a password would mean none.
+_BOOTED = frozenset(["cdrom2_image_path", "cdrom_image_path", "floppy_image_path", "initrd_path", "kernel_path"])
+# Ways to show a disk on which the guest sends commands to the device itself, past the boundaries of its volume.
+_PAST_THE_VOLUME = frozenset(["scsi-block", "scsi-generic"])
+
+
+def IsOfGuest(name: str, value: Any) -> bool:
+    """Return whether a value decides only what the guest sees of its machine: nothing of the node, and no rights there."""
+    if name in _BOOTED and not value:
+        return True
+    if name in _OF_NODE or value in _PAST_THE_VOLUME:
+        return False
+    if not isinstance(value, str) or name in _FREE_TEXTS:
+        return True
+    return (_LIST if name in _LISTS else _WORD).fullmatch(value) is not None
+
 
 _CROSS_CHECKS: dict[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
     constants.HT_KVM: hv_kvm.CrossProblems,

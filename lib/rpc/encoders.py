@@ -8,6 +8,7 @@ encoding              value
 OBJ                   a configuration object or a dictionary
 INST                  ``instance``
 INST+osp              ``(instance, osparams)`` or ``instance``
+INST for IO           ``(instance, io)``: what the node at that end of a transfer has to know
 INST+hvp,bep          ``(instance, hvparams, beparams)`` or ``instance``; the last two may be None
 DISK                  ``(disk, instance)``; instance None for a detached disk
 [DISK]                ``(disks, instance)``, or a list of such pairs for several instances
@@ -158,6 +159,17 @@ def _InstanceWithParams(value: Any, context: Context) -> Any:
     ).ToDict(runtime=True)
 
 
+def _InstanceOfEnd(value: Any, context: Context) -> Any:
+    """A node that only keeps a file of an instance gets its name and its system's, and nothing that is not its business."""
+    if not isinstance(value, tuple):
+        return _Instance(value, context)
+    instance, (kind, _) = value
+    filled = _FilledInstance(instance, context)
+    if kind == "file":
+        filled = filled.Replace(hvparams={}, osparams={}, osparams_private={}, nics=(), disks_info=())
+    return filled.ToDict(runtime=True)
+
+
 def _FilledInstance(instance: objects.Instance, context: Context) -> objects.Instance:
     snapshot = context.Config()
     return instance.Replace(
@@ -188,7 +200,10 @@ def _FilledDisk(disk: objects.Disk, instance: objects.Instance | None, context: 
 
 def _WithDynamicParams(disk: objects.Disk, context: Context) -> objects.Disk:
     template = TEMPLATES.get(disk.dev_type)
-    own = template.NodeParams(disk, context.node_uuid, context.Config().nodes) if template else {}
+    own: Mapping[str, Any] = {}
+    if template:
+        own = template.NodeParams(disk, context.node_uuid, context.Config().nodes)
+        disk = template.ForNode(disk, context.node_uuid)
     return disk.Replace(
         children=tuple(_WithDynamicParams(child, context) for child in disk.children),
         dynamic_params=own,
@@ -311,6 +326,7 @@ _ENCODERS: dict[str, Callable[[Any, Context], Any]] = {
     "OBJ": _Object,
     "INST": _Instance,
     "INST+osp": _InstanceWithOs,
+    "INST for IO": _InstanceOfEnd,
     "INST+hvp,bep": _InstanceWithParams,
     "DISK": _Disk,
     "[DISK]": _Disks,

@@ -95,6 +95,7 @@ _ALL = (
     Encoding("OBJ", _OBJECT),
     Encoding("INST", _OBJECT, per_node=True),
     Encoding("INST+osp", _OBJECT, per_node=True),
+    Encoding("INST for IO", _OBJECT, per_node=True),
     Encoding("INST+hvp,bep", _OBJECT, per_node=True),
     Encoding("DISK", _OBJECT, per_node=True),
     Encoding("[DISK]", _DISKS, per_node=True),

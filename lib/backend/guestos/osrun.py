@@ -19,6 +19,7 @@ from ganeti.utils import definitions, owndirs
 Dict = dict[str, Any]
 
 CHECK_PARAMETERS = "parameters"
+_CHECKED_SCRIPTS = (osdef.EXPORT, osdef.IMPORT)
 
 _SCRIPT_SECONDS = 86400.0
 _VERIFY_SECONDS = 300.0
@@ -107,8 +108,11 @@ def TransferCommand(
 
 
 def Validate(required: bool, name: str, checks: list[str], params: Dict, force_variant: bool) -> bool:
-    """Return true, or false when the OS is not there and need not be; anything wrong is an error (os_validate)."""
-    unknown = set(checks) - {CHECK_PARAMETERS}
+    """Return true, or false when the OS is not there and need not be; anything wrong is an error (os_validate).
+
+    ``checks``: CHECK_PARAMETERS; the name of a script: that there is one.
+    """
+    unknown = set(checks) - {CHECK_PARAMETERS, *_CHECKED_SCRIPTS}
     if unknown:
         raise errors.RpcCallError(f"Unknown checks {', '.join(sorted(unknown))} for OS {name}")
     try:
@@ -124,6 +128,9 @@ def Validate(required: bool, name: str, checks: list[str], params: Dict, force_v
         found.CheckForced(variant)
     else:
         found.CheckVariant(variant)
+    for script in _CHECKED_SCRIPTS:
+        if script in checks:
+            found.Script(script)
     if CHECK_PARAMETERS in checks and max(found.api_versions) >= constants.OS_API_V20:
         _ValidateParameters(found, name, params)
     return True

@@ -22,7 +22,7 @@ from ganeti.cmdlib.common import (
 )
 from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk.devices import RemovalByHand, ShutdownDisks, StartDisks
-from ganeti.cmdlib.instance.base import CheckNotForthcoming, InstanceLU
+from ganeti.cmdlib.instance.base import OS_SCRIPT_EXPORT, CheckNotForthcoming, CheckScript, InstanceLU
 from ganeti.cmdlib.instance.life import RemoveInstanceDisks
 from ganeti.cmdlib.instance.moving.looking import LookAround
 from ganeti.cmdlib.instance.room import IsShared
@@ -32,6 +32,7 @@ from ganeti.params import disk as disk_params
 from ganeti.params import exported, runstate
 
 UP = constants.ADMINST_UP
+_MORE_MIB = 1024
 
 
 class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
@@ -122,6 +123,8 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         CheckNotForthcoming(instance)
         CheckNodeOnline(snapshot.nodes[instance.primary_node], f"Primary node of instance '{instance.name}' is offline")
         transfers.CheckCompression(snapshot, op.compress)
+        if instance.os and instance.disks:
+            CheckScript(self, instance.primary_node, instance.os, OS_SCRIPT_EXPORT)
         self._was_up = instance.admin_state == UP
         if op.remove_instance and self._was_up and not op.shutdown:
             raise errors.OpPrereqError(
@@ -379,7 +382,9 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             directory = posixpath.join(pathutils.EXPORT_DIR, self.instance.name + exported.UNFINISHED)
             target = ("file", posixpath.join(directory, exported.DumpName(disk)))
         read = functools.partial(self._RemoveSnapshot, disk)
-        return transfers.DiskTransfer(index, transfers.DiskEnd(self.instance, disk, index), target, read)
+        # What a script writes may be more than the disk has.
+        limit = 2 * disk.size + _MORE_MIB
+        return transfers.DiskTransfer(index, transfers.DiskEnd(self.instance, disk, index), target, read, limit)
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 

@@ -39,7 +39,8 @@ class LUBackupRemove(NoHooksLU[opcodes.OpBackupRemove]):
         return instance
 
     def CheckPrereq(self) -> None:
-        nodes = [node for node in self.snapshot.nodes.values() if node.vm_capable]
+        # Also those that run no instances: they may be there to keep exports.
+        nodes = list(self.snapshot.nodes.values())
         names = {self.op.instance_name, self.op.instance_name + exported.UNFINISHED}
         self._unasked = [node.name for node in nodes if node.offline]
         self._places: list[str] = []

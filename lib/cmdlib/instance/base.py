@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ganeti import objects
 
 OS_CHECK_PARAMETERS = "parameters"
+OS_SCRIPT_EXPORT, OS_SCRIPT_IMPORT = "export", "import"
 
 
 def CheckStillThere(lu: LogicalUnit[Any], instance: objects.Instance) -> None:
@@ -165,6 +166,15 @@ def CheckOs(
         result.Raise(f"OS '{os_name}' cannot be used on node {result.node_name}", prereq=True, ecode=errors.ECODE_INVAL)
         if not result.payload:
             lu.LogInfo(f"OS {os_name} not found on node {result.node_name}, validation skipped")
+
+
+def CheckScript(lu: LogicalUnit, node_uuid: str, os_name: str, script: str) -> None:
+    """Check that a node has the operating system with a script (OS_SCRIPT_...), before anything is made or stopped for it."""
+    result = lu.rpc.call_os_validate([node_uuid], False, os_name, [script], {}, True)[node_uuid]
+    where = f"node {result.node_name}"
+    result.Raise(f"OS '{os_name}' has no {script} script on {where}", prereq=True, ecode=errors.ECODE_STATE)
+    if not result.payload:
+        raise errors.OpPrereqError(f"OS '{os_name}' not found on {where}", errors.ECODE_STATE)
 
 
 def AllOsParams(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, objects, opcodes, params, pathutils, runtime, x509
+from ganeti import constants, errors, objects, opcodes, params, pathutils, runtime, serializer, x509
 from ganeti.cmdlib import transfers
 from ganeti.cmdlib.backup import remote
 from ganeti.cmdlib.base import Feedback, Filled, LogicalUnit
@@ -28,6 +28,8 @@ LU = LogicalUnit[opcodes.OpInstanceCreate]
 # stop the guest.
 _KEY_SECONDS = x509.DAY
 _CONNECT_SECONDS = 180
+_LONGEST_HINT = 300
+_CLOCK_SKEW = 600
 _OLD_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,254}", re.ASCII)
 
 
@@ -142,13 +144,15 @@ class LocalExport(Source):
             self._ChooseNewest(name, {node.name: node for node in having})
 
     def _ChooseNewest(self, name: str, having: Mapping[str, objects.Node]) -> None:
-        """Choose the latest of several exports of one name; those that cannot be read are the oldest."""
+        """Choose the latest of several exports of one name; those that cannot be read, or are of the future, are the oldest."""
         made: dict[str, int] = {}
         for node_name in NiceSort(having):
             result = self._lu.rpc.call_export_info(having[node_name].uuid, self._path)
             try:
                 made[node_name] = exported.Parse(str(result.payload)).timestamp or 0
             except errors.ParseError:
+                made[node_name] = -1
+            if made[node_name] > runtime.Time() + _CLOCK_SKEW:
                 made[node_name] = -1
         chosen = max(made, key=lambda node_name: made[node_name])
         self._node = having[chosen]
@@ -161,9 +165,12 @@ class LocalExport(Source):
 
     def _Parse(self, text: str) -> exported.Export:
         try:
-            return exported.Parse(text)
+            found = exported.Parse(text)
+            if serializer.HasNul([found.hvparams, found.osparams, found.osparams_private]):
+                raise errors.ParseError(f"{exported.FILE_NAME}: a value has a NUL character")
         except errors.ParseError as err:
             raise self._Unusable(err) from err
+        return found
 
     def _Unusable(self, err: errors.ParseError) -> errors.OpPrereqError:
         where = f"The export in {self._path} on node {self._node.name}"
@@ -174,6 +181,8 @@ class LocalExport(Source):
         found, op = self._export, copy.copy(asked)
         op.force_variant, op.no_install = True, False
         op.os_type = found.os or ""
+        if op.os_type:
+            CheckName(found.name)
         op.src_node, op.src_node_uuid, op.src_path = self._node.name, self._node.uuid, self._path
         if op.disk_template is None and found.disk_template in self._lu.snapshot.cluster.enabled_disk_templates:
             op.disk_template = found.disk_template
@@ -199,7 +208,7 @@ class LocalExport(Source):
             raise self._Unusable(err) from err
         if unknown := found.Unknown():
             self._lu.LogWarning(f"This release does not know these parameters of the export: {', '.join(unknown)}")
-        op.osparams = {**found.osparams, **op.osparams}
+        op.osparams = {**self._OsValues(op), **op.osparams}
         op.osparams_private = {**found.osparams_private, **(op.osparams_private or {})}
         return op
 
@@ -211,17 +220,32 @@ class LocalExport(Source):
         cluster, hypervisor = self._lu.snapshot.cluster, op.hypervisor or ""
         values = self._export.HvValues(hypervisor)
         defaults = params.HVDefaults(cluster, hypervisor, op.os_type) if values else {}
-        left_out = sorted(
-            name for name in hv.OF_NODE.intersection(values) - op.hvparams.keys() if values[name] != defaults.get(name)
-        )
-        if left_out:
-            shown = JoinEscaped(f"{name}={values[name]}" for name in left_out)
-            self._lu.LogWarning(
-                f"Parameters of the export that name files of a node, or decide about rights, are not taken over:"
-                f" {', '.join(left_out)}",
-                hint=f"if you trust the export, add -H {runtime.ShellQuote(f'{hypervisor}:{shown}')}",
-            )
+        left_out = {
+            name: value
+            for name, value in sorted(values.items())
+            if name not in op.hvparams and value != defaults.get(name) and not hv.IsOfGuest(name, value)
+        }
+        self._WarnOf(left_out, f"-H {hypervisor}:")
         return {name: value for name, value in values.items() if name not in left_out}
+
+    def _OsValues(self, op: opcodes.OpInstanceCreate) -> dict[str, str]:
+        """Return the parameters of the export's system; an image, which may be any file of a node, is none of them."""
+        values = dict(self._export.osparams)
+        if (found := values.pop(constants.OS_IMAGE, None)) and constants.OS_IMAGE not in op.osparams:
+            self._WarnOf({constants.OS_IMAGE: found}, "-O ")
+        return values
+
+    def _WarnOf(self, left_out: Mapping[str, Any], option: str) -> None:
+        if not left_out:
+            return
+        switch, _, begin = option.partition(" ")
+        word = runtime.ShellQuote(begin + JoinEscaped(f"{name}={value}" for name, value in left_out.items()))
+        where = f"{exported.FILE_NAME} in {self._path} on node {self._node.name} has their values"
+        self._lu.LogWarning(
+            "Parameters of the export that name something of a node, or decide about rights there, are not taken over:"
+            f" {', '.join(left_out)}",
+            hint=f"if you trust the export, add {switch} {word}" if len(word) <= _LONGEST_HINT else where,
+        )
 
     def _CheckSizes(self, op: opcodes.OpInstanceCreate) -> None:
         """Refuse disks that are too small for content that is written as it is; scripts know what they need."""
@@ -289,14 +313,13 @@ class LocalExport(Source):
             # Its disks may be of different exports.
             where = f"{self._path} on {self._node.name}"
             raise self._Failed(instance, f"the export in {where} was removed or replaced meanwhile")
-        self._Rename(feedback, instance, CheckedName(self._export.name))
+        self._Rename(feedback, instance, self._export.name)
 
 
-def CheckedName(name: str) -> str:
-    """Return the former name of an instance; it becomes a variable of a script and part of a log's name."""
+def CheckName(name: str) -> None:
+    """Check the former name of an instance; it becomes a variable of a script and part of a log's name."""
     if not _OLD_NAME.fullmatch(name):
         raise Invalid(f"{name[:60]!r} cannot be the name of an instance")
-    return name
 
 
 class OtherCluster(Source):
@@ -315,7 +338,8 @@ class OtherCluster(Source):
         secret = remote.ReadDomainSecret()
         remote.CheckHandshake(secret, op.source_handshake)
         self._ca = remote.CheckCa(secret, op.source_x509_ca)
-        self._old_name = CheckedName(op.source_instance_name)
+        CheckName(op.source_instance_name)
+        self._old_name = op.source_instance_name
 
     def Fill(self, feedback: Feedback, instance: objects.Instance, disks: Sequence[objects.Disk]) -> None:
         lu, primary = self._lu, instance.primary_node

@@ -249,6 +249,10 @@ class Drbd(MirrorTemplate):
         minors: dict[str, int] = {node_a: minor_a, node_b: minor_b}
         return minors.get(node_uuid)
 
+    def ForNode(self, disk: objects.Disk, node_uuid: str) -> objects.Disk:
+        *others, _secret = disk.logical_id
+        return disk if node_uuid in others[:2] else disk.Replace(logical_id=(*others, ""))
+
     def NodeParams(self, disk: objects.Disk, node_uuid: str, nodes: Mapping[str, objects.Node]) -> dict[str, Any]:
         """Return addresses and minors as the node sees them; nothing for a node that is not one of the two."""
         node_a, node_b, _port, minor_a, minor_b = disk.logical_id[:5]

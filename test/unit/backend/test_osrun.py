@@ -287,6 +287,18 @@ def test_absent_system_and_forced_variant(system: System) -> None:
     assert osrun.Validate(True, "tiny+odd", [], {}, True) is True
 
 
+@pytest.mark.req("D20-OS-03")
+def test_whoever_needs_a_script_can_ask_for_it_before(system: System) -> None:
+    assert osrun.Validate(False, "tiny+one", ["export"], {}, True) and osrun.Validate(
+        False, "tiny+one", ["import"], {}, True
+    )
+    for script in ("export", "import"):
+        (system.path / script).unlink()
+    for script in ("export", "import"):
+        with pytest.raises(osdef.OsError, match=f"OS tiny has no {script} script"):
+            osrun.Validate(False, "tiny+one", [script], {}, True)
+
+
 @pytest.mark.parametrize("variant", ["../../../tmp/evil", ".hidden", "a b", "a/b", "a\nb"])
 def test_a_forced_variant_leads_no_script_astray(system: System, variant: str) -> None:
     """Scripts of systems read a file with the variant's name."""

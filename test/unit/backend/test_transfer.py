@@ -404,6 +404,59 @@ def test_ends_of_another_shape(pair: Pair, end: list[Any]) -> None:
         transfer.StartImport(dict(OPTIONS), pair.target.instance.ToDict(runtime=True), "x", end)
 
 
+def _Swap(path: Path, place: Path) -> None:
+    """What another node can do that shares the directory of exports: a link in the place of one."""
+    path.rename(f"{path}-away")
+    path.symlink_to(place)
+
+
+def test_a_directory_that_becomes_a_link_is_not_written_to(pair: Pair) -> None:
+    """Not even after the path was looked at, while the receiver waits for its sender."""
+    place = pair.base / "cron.d"
+    place.mkdir()
+    source, target = pair.source.Exported("x/source"), pair.target.Exported("web.new/disk")
+    source.parent.mkdir(parents=True)
+    source.write_bytes(b"* * * * * root true")
+    receiver = pair.target.Import(File(target))
+    _Swap(target.parent, place)
+    sender = pair.source.Export(File(source), pair.target.address, pair.target.Port(receiver))
+    assert "web.new has been replaced by something else" in pair.target.End(receiver)["error_message"]
+    assert pair.source.End(sender)["exit_status"] == 1 and list(place.iterdir()) == []
+    pair.source.Call("impexp_cleanup", sender)
+    pair.target.Call("impexp_cleanup", receiver)
+
+
+def test_a_directory_that_becomes_a_link_is_not_read(pair: Pair) -> None:
+    place = pair.base / "keys"
+    place.mkdir()
+    (place / "disk").write_bytes(b"a secret")
+    source, target = pair.source.Exported("web/disk"), pair.target.Exported("web.new/disk")
+    source.parent.mkdir(parents=True)
+    source.write_bytes(b"harmless")
+    receiver = pair.target.Import(File(target))
+    port = pair.target.Port(receiver)
+    # The sender has been told its file, and begins to read it when its peer answers.
+    os.kill(pair.target.Holder(receiver), signal.SIGSTOP)
+    sender = pair.source.Export(File(source), pair.target.address, port)
+    _Swap(source.parent, place)
+    os.kill(pair.target.Holder(receiver), signal.SIGCONT)
+    assert "web has been replaced by something else" in pair.source.End(sender)["error_message"]
+    assert pair.target.End(receiver)["exit_status"] == 1 and not target.exists()
+    pair.source.Call("impexp_cleanup", sender)
+    pair.target.Call("impexp_cleanup", receiver)
+
+
+@pytest.mark.parametrize(("limit", "arrives"), [(2, True), (1, False)])
+def test_a_file_takes_no_more_than_it_was_said(pair: Pair, limit: int, arrives: bool) -> None:
+    """A source that goes on for ever, compressed to nearly nothing, would fill the node's file system."""
+    source, target = pair.source.Exported("x/source"), pair.target.Exported("web.new/disk")
+    source.parent.mkdir(parents=True)
+    source.write_bytes(bytes(MIB + 1))
+    _, end = pair.Send(File(source), File(target), limit=limit, compress="gzip")
+    assert (end["exit_status"] == 0) == arrives and target.stat().st_size == min(MIB + 1, limit * MIB)
+    assert arrives or "more than 1 MiB came" in end["error_message"]
+
+
 def test_names_with_anything_in_them_are_words_to_the_shell(pair: Pair) -> None:
     odd = pair.target.Exported('it\'s $(touch oops); `x` & "y"\\ *')
     pair.source.disk_file.write_bytes(b"x" * 8 * MIB)

@@ -76,7 +76,7 @@ version = 0
 timestamp = 1200000000
 source = node1.example.org
 os = debian
-compression = gzip
+compression = none
 
 [instance]
 name = old.example.org
@@ -292,6 +292,7 @@ def test_disks_and_nics_are_counted_where_their_number_is_missing() -> None:
         ("[instance]", "[guest]", r"section \[instance\] is missing"),
         ("version = 0\n", "", "'version' is missing"),
         ("version = 0", "version = 1", r"Wrong export version 1 \(wanted 0\)"),
+        ("compression = none", "compression = gzip", r"the disks are compressed \(gzip\): unpack the files"),
         ("name = web.example.org", "name = None", "'name' is missing"),
         ("= 1700000000", "= yesterday", "'timestamp' must be a whole number, found 'yesterday'"),
         ("disk_count = 1", "disk_count = 17", "'disk_count' must be 16 at most, found 17"),

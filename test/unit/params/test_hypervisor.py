@@ -202,3 +202,69 @@ def test_traits() -> None:
     assert set(booting) == {"kvm", "xen-pvm", "xen-hvm"}
     for name, values in booting.items():
         assert not [text for text in hv.SyntaxProblems(name, {**hv.DEFAULTS[name], **values}) if "boot_order" in text]
+
+
+# --- what may come with a guest from elsewhere ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("machine_version", "pc,initrd=/var/lib/ganeti/client.pem,kernel=/srv/k"),
+        ("machine_version", "pc,initrd=vmlinuz"),
+        ("disk_type", "scsi-generic"),
+        ("disk_type", "scsi-block"),
+        ("vnc_bind_address", "/etc/cron.d"),
+        ("vnc_bind_address", "0.0.0.0"),
+        ("spice_bind", "eth0"),
+        ("keymap", "/etc/shadow"),
+        ("keymap", "../../../etc/shadow"),
+        ("kernel_path", "/boot/vmlinuz"),
+        ("cdrom_image_path", "http://example.com/x"),
+        ("kvm_extra", "-device"),
+        ("security_model", "none"),
+        ("use_chroot", False),
+        ("vnc_password_file", ""),
+        ("extra_config", "lxc.cap.keep=sys_admin"),
+        ("vga", "std,romfile=/etc/shadow"),
+        ("soundhw", "hda -device x"),
+    ],
+)
+def test_what_names_something_of_a_node_does_not_come_with_a_guest(name: str, value: Any) -> None:
+    assert not hv.IsOfGuest(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("machine_version", "pc-i440fx-7.2"),
+        ("cpu_type", "Nehalem,+vmx,-svm"),
+        ("cpu_mask", "0-1:2,4"),
+        ("kernel_args", "ro console=ttyS0,38400 quiet"),
+        ("root_path", "/dev/vda1"),
+        ("root_path", None),
+        ("kernel_path", ""),
+        ("cdrom_image_path", None),
+        ("keymap", "de-ch"),
+        ("vga", "std"),
+        ("acpi", False),
+        ("cpu_cores", 4),
+        ("disk_cache", "none"),
+    ],
+)
+def test_what_the_guest_sees_comes_with_it(name: str, value: Any) -> None:
+    assert hv.IsOfGuest(name, value)
+
+
+def test_defaults_that_name_nothing_of_a_node_are_of_the_guest() -> None:
+    """A new parameter whose default looks otherwise has to be thought about."""
+    left = {
+        name
+        for table in hv.TABLES.values()
+        for name, param in table.items()
+        if not hv.IsOfGuest(name, param.default) and not (param.check is not None and param.check.node)
+    }
+    assert left == {
+        "bootloader_args", "devices", "drop_capabilities", "extra_cgroups", "extra_config", "init_script", "kvm_extra", "pci_pass",
+        "security_model", "spice_bind", "usb_devices", "use_chroot", "vnc_bind_address",
+    }  # fmt: skip

@@ -42,6 +42,7 @@ def shapes(root: objects.Snapshot) -> dict[str, Any]:
     return {
         "INST": web,
         "INST+osp": (web, None),
+        "INST for IO": (web, ("raw", (disk, web))),
         "INST+hvp,bep": (web, None, None),
         "DISK": (disk, web),
         "[DISK]": ([disk], web),
@@ -92,6 +93,25 @@ def test_only_the_given_temporary_values_win(root: objects.Snapshot) -> None:
     assert (hardware["hvparams"]["acpi"], hardware["beparams"]["maxmem"]) == (True, 512)
     size = written(root, "INST+hvp,bep", (web, None, {"maxmem": 700}))
     assert (size["hvparams"]["acpi"], size["beparams"]["maxmem"]) == (False, 700)
+
+
+def test_a_node_that_keeps_a_file_of_an_instance_learns_none_of_its_secrets(root: objects.Snapshot) -> None:
+    web = root.instances[configs.WEB].Replace(osparams={"a": "b"}, osparams_private={"c": "hidden"})
+    root = root.WithObject(web)
+    disk = root.disks[configs.WEB_DISK]
+    assert "hidden" in str(written(root, "INST for IO", (web, ("script", ((disk, web), 0)))))
+    bare = written(root, "INST for IO", (web, ("file", "/srv/ganeti/export/web.new/x")))
+    assert (bare["name"], bare["os"], bare["osparams"], bare["disks_info"]) == (web.name, web.os, {}, [])
+    assert "hidden" not in str(bare)
+
+
+def test_the_secret_of_a_mirror_is_for_its_own_nodes(root: objects.Snapshot) -> None:
+    web, disk = root.instances[configs.WEB], root.disks[configs.WEB_DISK]
+    ends = (configs.NODE1, configs.NODE2)
+    mirror = disk.Replace(dev_type="drbd", logical_id=(*ends, 11000, 0, 0, "hidden"), nodes=ends)
+    for node in ends:
+        assert written(root, "DISK", (mirror, web), node)["logical_id"][5] == "hidden"
+    assert written(root, "DISK", (mirror, web), configs.Uuid(99))["logical_id"][5] == ""
 
 
 def test_a_nic_is_described_with_its_network_as_far_as_that_is_known(root: objects.Snapshot) -> None:

@@ -113,11 +113,95 @@ def test_an_export_does_not_decide_what_runs_on_a_node(three: Master) -> None:
     three.Run(_Import(), cbs)
     own = three.Instance(COPY).hvparams
     assert not {"kvm_extra", "kvm_path"} & own.keys() and own["acpi"] is False
-    assert any("are not taken over: kernel_path, kvm_extra, kvm_path" in message for message in cbs.messages)
+    assert any("are not taken over: kvm_extra, kvm_path" in message for message in cbs.messages)
     [hint] = [message for message in cbs.messages if "if you trust the export, add -H " in message]
     [typed] = shlex.split(hint.partition(" -H ")[2])
-    refused = {"kernel_path": "", "kvm_extra": "-device a,b -c\\", "kvm_path": "/tmp/it's"}
+    refused = {"kvm_extra": "-device a,b -c\\", "kvm_path": "/tmp/it's"}
     assert ParseIdentKeyVal("-H", typed) == ("kvm", refused), "it can be pasted"
+
+
+def _Edit(master: Master, section: str, line: str) -> None:
+    """Put a line in a section of the export's config.ini, in place of that of the same name."""
+    text = master[1].Read(f"{EXPORT}/config.ini").decode()
+    name = line.partition("=")[0]
+    lines = [old for old in text.splitlines() if old.partition("=")[0] != name]
+    if f"[{section}]" not in lines:
+        lines.append(f"[{section}]")
+    lines.insert(lines.index(f"[{section}]") + 1, line)
+    master[1].Write(f"{EXPORT}/config.ini", "\n".join(lines))
+
+
+def test_an_export_does_not_choose_an_image_that_a_reinstallation_would_write(three: Master) -> None:
+    Exported(three)
+    _Edit(three, "os", "os-image = /var/lib/ganeti/client.pem")
+    cbs = Callbacks()
+    three.Run(_Import(), cbs)
+    assert "os-image" not in three.Instance(COPY).osparams
+    assert any(
+        "if you trust the export, add -O os-image=/var/lib/ganeti/client.pem" in message for message in cbs.messages
+    )
+    three.Run(_Import("another.example.org", osparams={"os-image": "/srv/image"}, pnode="node3"))
+    assert three.Instance("another.example.org").osparams["os-image"] == "/srv/image"
+
+
+def test_a_guest_that_boots_from_its_disk_still_does(three: Master) -> None:
+    """An empty path is no file of a node."""
+    Exported(three, hvparams={"kernel_path": ""})
+    three.Run(opcodes.OpClusterSetParams(hvparams={"kvm": {"kernel_path": "/boot/vmlinuz-3-kvmU"}}))
+    three.Run(_Import())
+    assert three.Instance(COPY).hvparams["kernel_path"] == ""
+
+
+def test_values_that_are_too_long_to_be_pasted_are_left_where_they_are(three: Master) -> None:
+    Exported(three)
+    _Edit(three, "hypervisor", f"kvm_extra = {'-device x ' * 100}")
+    cbs = Callbacks()
+    three.Run(_Import(), cbs)
+    assert any(f"config.ini in {EXPORT} on node node2.example.org has their values" in text for text in cbs.messages)
+
+
+def test_an_export_of_the_future_is_not_the_latest(three: Master) -> None:
+    Exported(three)
+    text = three[1].Read(f"{EXPORT}/config.ini").decode()
+    stamp = next(line for line in text.splitlines() if line.startswith("timestamp"))
+    three[0].Call(runtime.MakeDirs, EXPORT)
+    three[0].Write(f"{EXPORT}/config.ini", text.replace(stamp, "timestamp = 999999999999"))
+    cbs = Callbacks()
+    three.Run(_Import(pnode="node3"), cbs)
+    assert any("the latest, on node2.example.org, is used" in message for message in cbs.messages)
+
+
+def test_a_nul_in_a_value_is_noticed_before_anything_is_made(three: Master) -> None:
+    Exported(three)
+    _Edit(three, "exact", r'values = {"os": {"dhcp": "x\u0000y"}}')
+    with pytest.raises(errors.OpPrereqError, match="has a NUL character"):
+        three.Run(_Import())
+
+
+def test_a_name_that_no_script_can_take_is_noticed_before_anything_is_made(three: Master) -> None:
+    Exported(three)
+    _Edit(three, "instance", "name = -rf")
+    with pytest.raises(errors.OpPrereqError, match="'-rf' cannot be the name of an instance"):
+        three.Run(_Import())
+
+
+def test_a_system_without_an_import_script_is_noticed_before_anything_is_made(three: Master) -> None:
+    Exported(three)
+    three[0].stand_ins["os_validate"] = _Lacks("import")
+    three[0].Stop()
+    three[0].Start()
+    with pytest.raises(errors.OpPrereqError, match="OS debian has no import script"):
+        three.Run(_Import())
+    assert three.snapshot.InstanceByName(COPY) is None
+
+
+def _Lacks(script: str) -> Callable[..., bool]:
+    def validate(required: bool, name: str, checks: list[str], params: dict[str, Any], force_variant: bool) -> bool:
+        if script in checks:
+            raise errors.RpcCallError(f"OS debian has no {script} script, which this operation needs")
+        return True
+
+    return validate
 
 
 @pytest.mark.req("D22-OSST-08")
