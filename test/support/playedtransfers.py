@@ -49,14 +49,16 @@ class _Program:
 class Transfers:
     """Plays the programs of all nodes; a transfer copies what one device holds to the other.
 
-    ``looks``: after so many looks at it a sending program ends; ``nobody``: receiving ones give up;
+    ``looks``: after so many looks at it a sending program ends; ``nobody``: receiving ones give up; ``elsewhere``: their senders are
+    in another cluster, and send everything;
     ``failing``: component -> why its sending program fails then;
     ``done``: (sending node, receiving node, component, compression) of each transfer that succeeded.
     """
 
-    def __init__(self, master: Master, looks: int = 2, nobody: bool = False):
+    def __init__(self, master: Master, looks: int = 2, nobody: bool = False, elsewhere: bool = False):
         self.looks = looks
         self.nobody = nobody
+        self.elsewhere = elsewhere
         self.failing: dict[str, str] = {}
         self.done: list[tuple[str, str, str, str]] = []
         self.programs: dict[str, _Program] = {}
@@ -101,6 +103,8 @@ class Transfers:
             self._Proceed(program, program.peer)
         elif not program.sends and self.nobody:
             program.ended, program.error = 1, "No sender connected"
+        elif not program.sends and self.elsewhere:
+            program.ended = 0
         return {
             "listen_port": program.port,
             "connected": program.sends or any(one.peer is program for one in self.programs.values()),

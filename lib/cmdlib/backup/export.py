@@ -323,18 +323,25 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
                 self._RemoveSnapshot(disk, last=True)
 
     def _Send(self, feedback: Feedback, plan: Sequence[transfers.DiskTransfer]) -> None:
-        instance, compress = self.instance, self.op.compress
-        if self._target is None:
-            if self.op.remove_instance and self._restart_due:
-                # From now on it may run in the other cluster, whatever is heard of that: two of it must not.
-                self._restart_due = False
-                self.cfg.MarkInstanceDown(instance.uuid)
-            failed = transfers.SendDisks(self, feedback, instance, plan, self._addresses, self._trust, compress)
-        else:
-            source, target = instance.primary_node, self._target.uuid
-            failed = transfers.TransferDisks(self, feedback, instance, source, target, plan, compress)
+        if self._target is None and self.op.remove_instance and self._restart_due:
+            # From now on it may run in the other cluster, whatever is heard of that: two of it must not.
+            self._restart_due = False
+            self.cfg.MarkInstanceDown(self.instance.uuid)
+        try:
+            failed = self._Sent(feedback, plan)
+        except errors.OpExecError as err:
+            # An administrator has ended the job.
+            raise self._Failed(str(err)) from err
         if failed:
             raise self._Failed(failed)
+
+    def _Sent(self, feedback: Feedback, plan: Sequence[transfers.DiskTransfer]) -> str:
+        """Send all disks; return what went wrong."""
+        instance, compress = self.instance, self.op.compress
+        if self._target is None:
+            return transfers.SendDisks(self, feedback, instance, plan, self._addresses, self._trust, compress)
+        source, target = instance.primary_node, self._target.uuid
+        return transfers.TransferDisks(self, feedback, instance, source, target, plan, compress)
 
     def _Finalize(self, feedback: Feedback, disks: Sequence[objects.Disk]) -> None:
         """Have the target write the settings and give the export its name; up to then an older one has it."""
