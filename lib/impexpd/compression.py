@@ -34,5 +34,6 @@ def Check(tool: str) -> None:
     result = runtime.RunCmd([command[0], "-h"], env=runtime.Environment(), timeout=_PROBE_SECONDS)
     if result.failed:
         raise TransferError(
-            f"Compression tool '{tool}' cannot be used on this node ({result.fail_reason}); install it, or choose another tool"
+            f"Compression tool '{tool}' cannot be used on this node ({result.fail_reason}); install it, or choose"
+            " another tool"
         )

@@ -2,7 +2,8 @@
 
 Tests prepare it and look at it from outside; nothing here answers a call by itself.  What the seams allow can be broken:
 ``faults`` lets calls fail, ``before`` is called when one arrives, ``Stop`` ends the daemon, ``answers`` has what a node
-of another release or a broken one would reply, ``stand_ins`` procedures whose programs are played (``support.playedtransfers``).
+of another release or a broken one would reply, ``stand_ins`` procedures whose programs are played
+(``support.playedtransfers``).
 """
 
 from __future__ import annotations
