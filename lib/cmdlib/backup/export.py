@@ -335,8 +335,8 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         if failed:
             raise self._Failed(failed)
 
-    def _Sent(self, feedback: Feedback, plan: Sequence[transfers.DiskTransfer]) -> str:
-        """Send all disks; return what went wrong."""
+    def _Sent(self, feedback: Feedback, plan: Sequence[transfers.DiskTransfer]) -> str | None:
+        """Send all disks; return None or what went wrong."""
         instance, compress = self.instance, self.op.compress
         if self._target is None:
             return transfers.SendDisks(self, feedback, instance, plan, self._addresses, self._trust, compress)
