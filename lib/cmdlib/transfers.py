@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,6 @@ End = tuple[str, Any]
 _CANCELLED = "cancelled because another disk failed"
 _MAGIC_VERSION = 0
 # In the directory of a program on its node (doc/reference/interfaces.md f.1).
-_PID_FILE = "pid"
 
 # Seconds in which a program must report, then listen; a busy node is slow in starting Python.
 _READY_SECONDS = 60.0
@@ -341,11 +339,10 @@ class _Program:
             self._amount, self._moved = status.get("progress_mbytes"), now
         elif now - self._moved > _STALL_SECONDS:
             self._moved = now
-            pid_file = posixpath.join(pathutils.IMPORT_EXPORT_DIR, str(self.name), _PID_FILE)
             self._lu.LogWarning(
                 f"disk {self.index}: no data has moved on node {self._node_name} for {_STALL_SECONDS / 60:.0f} minutes;"
                 f" {self._log}",
-                hint=f"to give up, use 'kill $(cat {pid_file})' there: the transfer ends, and this job fails",
+                hint=f"'gnt-job cancel --kill --yes-do-it {self._lu.ec_id}' gives up",
             )
 
     def NodeSilent(self, reason: str) -> None:

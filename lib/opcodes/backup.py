@@ -42,7 +42,9 @@ class OpBackupExport(OpCode):
     zero_free_space: bool = Param(ht.TBool, False, doc="zero unused blocks first (needs shutdown and compression)")
     zeroing_timeout_fixed: int | None = Param(ht.TMaybe(ht.TInt), None, doc="fixed seconds for zeroing")
     zeroing_timeout_per_mib: float | None = Param(ht.TMaybe(ht.TFloat), None, doc="plus this per MiB")
-    long_sleep: bool = Param(ht.TBool, False, doc="keep the guest down for the whole export where its disks have no snapshots")
+    long_sleep: bool = Param(
+        ht.TBool, False, doc="keep the guest down for the whole export where its disks have no snapshots"
+    )
 
 
 class OpBackupRemove(OpCode):

@@ -11,7 +11,7 @@ from simulated import World
 from support.queues import Executor
 
 from ganeti import errors, locking, runtime
-from ganeti.jqueue import JobQueue, attempts, worker
+from ganeti.jqueue import JobQueue, attempts, cancel, worker
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.entry import BeginExecution, CancelJob, Entry
 from ganeti.store import Change, Store, StoreError
@@ -368,3 +368,18 @@ class Asking(Executor):
 
     def WaitOver(self) -> None:
         assert self.over.wait(30)
+
+
+def test_a_job_that_waits_long_leaves_its_work_in_good_order(make, monkeypatch):
+    """It is told between two looks, and its calls go through from then on: they clean up."""
+    monkeypatch.setattr(cancel, "KILL_WAIT", 0.5)
+    monkeypatch.setattr(cancel, "KILL_EVERY", 0.01)
+    threads = []
+    bench = make(abort=lambda thread, still: threads.append(thread) or 0)
+    job_id = bench.Submit("long k")
+    bench.executor.WaitRunning(job_id)
+    assert bench.queue.CancelJob(job_id, kill=True).Result(10) == [True, f"Job {job_id} is ending; it still cleans up"]
+    struck = len(threads)
+    bench.executor.Open("k")
+    assert bench.WaitEnd(job_id) == "error" and len(threads) == struck
+    assert "gnt-job cancel --kill" in str(bench.Field(job_id, "opresult"))
