@@ -513,7 +513,9 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         self._image = image.ImageOf(self._osparams, self._disk_requests)
         if self._image and self._source is None and not op.no_install and not op.forthcoming:
             image.CheckImage(self, self._pnode.uuid, self._image, self._disk_requests[0].size)
-        CheckNicBridges(self, self._nics, self._pnode.uuid)
+        # 3.1 looks at the primary node only; a fail-over would find out.
+        for uuid in nodes:
+            CheckNicBridges(self, self._nics, uuid)
         if op.start:
             CheckRoom(self, *self._NeededMemory())
 

@@ -33,6 +33,13 @@ def free(make: Any) -> Master:
     return made
 
 
+@pytest.fixture
+def both(make: Any) -> Master:
+    """As ``free``, and the two nodes have volume groups, so instances may be mirrored."""
+    made: Master = make(2, prepare=_Allow, lvm=True)
+    return made
+
+
 def _Create(master: Master, **values: Any) -> objects.Instance:
     defaults: dict[str, Any] = {
         "instance_name": NEW, "mode": "create", "disk_template": "diskless", "disks": [], "nics": [{}], "no_install": True,
@@ -188,8 +195,8 @@ def test_the_cluster_keeps_the_defaults_of_instances(master: Master) -> None:
     assert _Shown(master, WEB, "hv/boot_order", "be/vcpus", "nic.link/0") == ["network", 3, "br7"]
 
 
-@pytest.mark.req("D20-CLI-17")
-def test_the_default_hypervisor_is_the_first_that_is_enabled(free: Master) -> None:
+@pytest.mark.req("D20-CLI-13", "D20-CLI-17")
+def test_an_instance_has_the_hypervisor_that_is_named_or_the_first_that_is_enabled(free: Master) -> None:
     for enabled in (["kvm", "fake"], ["fake", "kvm"]):
         free.Run(opcodes.OpClusterSetParams(enabled_hypervisors=enabled))
         name = f"{enabled[0]}.example.org"
@@ -197,8 +204,12 @@ def test_the_default_hypervisor_is_the_first_that_is_enabled(free: Master) -> No
     for wrong in ([], ["vmware"], ["kvm", "vmware"]):
         with pytest.raises((errors.OpPrereqError, errors.ParseError)):
             free.Run(opcodes.OpClusterSetParams(enabled_hypervisors=wrong))
-    with pytest.raises(errors.OpPrereqError, match="xen-pvm"):
-        _Create(free, hypervisor="xen-pvm")
+    chosen = _Create(free, instance_name="chosen.example.org", hypervisor="kvm", hvparams={"boot_order": "network"})
+    assert (chosen.hypervisor, dict(chosen.hvparams)) == ("kvm", {"boot_order": "network"}), "not the default, fake"
+    not_enabled = r"Selected hypervisor \(xen-pvm\) not enabled in the cluster \(fake, kvm\)"
+    _Refused(lambda: _Create(free, hypervisor="xen-pvm"), not_enabled, errors.ECODE_STATE)
+    with pytest.raises(errors.ParseError, match="vmware"):
+        _Create(free, hypervisor="vmware")
 
 
 # --- memory and state ---------------------------------------------------------------------------------------------------
@@ -308,6 +319,26 @@ def test_the_old_word_for_a_link_and_the_clusters_bridge_must_both_be_on_the_nod
     free.Run(opcodes.OpInstanceRemove(instance_name=NEW, shutdown_timeout=0, ignore_failures=False))
     free.Run(opcodes.OpClusterSetParams(nicparams={"link": "br9"}))
     _Refused(lambda: _Create(free, nics=[{}]), "Missing bridges br9", errors.ECODE_ENVIRON)
+
+
+@pytest.mark.req("D20-CLI-19")
+def test_a_mirrored_instance_needs_its_bridges_on_both_nodes(both: Master) -> None:
+    """It could not be failed over to a node without them."""
+    mirrored: dict[str, Any] = {"disk_template": "drbd", "disks": [{"size": 1024}], "snode": "node2"}
+
+    def lacks(node: str, bridge: str, nic: dict[str, str]) -> None:
+        match = f"node '{node}.example.org': Missing bridges {bridge}"
+        _Refused(lambda: _Create(both, nics=[nic], **mirrored), match, errors.ECODE_ENVIRON)
+
+    both[0].Call(runtime.MakeDirs, "/sys/class/net/br7/bridge")
+    lacks("node2", "br7", {"link": "br7"})
+    both[1].Call(runtime.MakeDirs, "/sys/class/net/br8/bridge")
+    lacks("node1", "br8", {"link": "br8"})
+    both.Run(opcodes.OpClusterSetParams(nicparams={"link": "br7"}))
+    lacks("node2", "br7", {})
+    assert _Create(both, instance_name="alone.example.org").primary_node == both.nodes[0], "no other node counts"
+    both[1].Call(runtime.MakeDirs, "/sys/class/net/br7/bridge")
+    assert len(_Create(both, **mirrored).disks) == 1
 
 
 @pytest.mark.req("D21-NIC-03", "D21-PARAM-05")
