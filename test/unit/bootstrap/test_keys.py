@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,24 @@ def test_a_cluster_that_manages_ssh_knows_its_master_s_key_from_the_start(tmp_pa
         keys.WriteClusterFiles(root, root.master_name, KEY)
         assert ssh.ReadNodeKeys() == {root.cluster.master_node: [KEY]}
         assert runtime.Stat(pathutils.SSH_PUB_KEYS_FILE).st_mode & 0o777 == 0o600
+
+
+@pytest.mark.req("D22-X509-11")
+def test_a_new_cluster_has_a_domain_secret_of_its_own(tmp_path: Path) -> None:
+    """One that the administrator put there before stays."""
+    root = configs.Example()
+    secrets: list[str] = []
+    one, other, given = MakeNodes(tmp_path, "a", "b", "c")
+    for node in (one, other):
+        with node:
+            keys.WriteClusterFiles(root, root.master_name)
+            secrets.append(runtime.ReadText(pathutils.CLUSTER_DOMAIN_SECRET_FILE))
+    assert all(re.fullmatch(r"[0-9a-f]{40}\n", secret) for secret in secrets)
+    assert secrets[0] != secrets[1]
+    with given:
+        runtime.WriteFile(pathutils.CLUSTER_DOMAIN_SECRET_FILE, "of both\n")
+        keys.WriteClusterFiles(root, root.master_name)
+        assert runtime.ReadText(pathutils.CLUSTER_DOMAIN_SECRET_FILE) == "of both\n"
 
 
 def test_files_that_belong_together_are_replaced_together_or_not_at_all() -> None:

@@ -140,13 +140,28 @@ def test_defaults_of_one_hypervisor_are_a_setting_of_the_cluster(say: Say) -> No
     assert (op["op"], op["hvparams"]) == ("OP_CLUSTER_SET_PARAMS", {"kvm": {"acpi": False, "boot_order": "network"}})
 
 
+@pytest.mark.req("D20-CLI-10")
+@pytest.mark.parametrize(
+    ("option", "added"),
+    [
+        ("--disk add:size=1g", {"disks": [["add", -1, {"size": 1024}]]}),
+        ("--net add:link=br1", {"nics": [["add", -1, {"link": "br1"}]]}),
+        ("--net add", {"nics": [["add", -1, {}]]}),
+    ],
+)
+def test_a_device_without_a_number_is_added_at_the_end(say: Say, option: str, added: dict[str, Any]) -> None:
+    """-1 is behind the last one."""
+    [op], _ = say(f"$ gnt-instance modify -f {option} web")
+    assert {key: op[key] for key in ("disks", "nics") if key in op} == added
+
+
 @pytest.mark.req("D20-CLI-11")
 @pytest.mark.parametrize(("option", "devices"), [("--disk", "disks"), ("--net", "nics")])
 def test_the_last_device_is_removed_without_options(say: Say, option: str, devices: str) -> None:
     [op], _ = say(f"$ gnt-instance modify -f {option} remove web")
     assert op[devices] == [["remove", -1, {}]]
     ops, said = say(f"$ gnt-instance modify -f {option} remove:name=x web")
-    assert ops == [] and "remove" in said
+    assert ops == [] and "! Not accepting parameters on removal/detach" in said
 
 
 @pytest.mark.req("D20-CLI-14")

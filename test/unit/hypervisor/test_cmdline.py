@@ -408,12 +408,17 @@ def test_nic_as_options() -> None:
     ]
 
 
+@pytest.mark.req("D20-CLI-15")
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         (
             {"cdrom_image_path": "/a.iso", "boot_order": "cdrom"},
             "-device ide-cd,id=cd0,drive=cdrom0,bootindex=1",
+        ),
+        (
+            {"cdrom_image_path": "/a.iso", "boot_order": "cdrom"},
+            "-blockdev driver=raw,node-name=cdrom0,read-only=on,file.driver=file,file.filename=/a.iso",
         ),
         ({"cdrom_image_path": "/a.iso"}, "-device virtio-blk-pci,id=cd0,drive=cdrom0"),
         ({"cdrom2_image_path": "/b.iso", "cdrom_disk_type": "ide"}, "-device ide-cd,id=cd1,drive=cdrom1"),
@@ -428,6 +433,7 @@ def test_removable_media(changes: dict[str, Any], words: str) -> None:
     assert words in Pairs(devices.BuildRemovable(Hvp(**changes)))
 
 
+@pytest.mark.req("D20-CLI-15")
 def test_what_boots() -> None:
     assert devices.DiskBootIndex(0, Hvp()) == 1 and devices.DiskBootIndex(1, Hvp()) is None
     assert devices.DiskBootIndex(0, Hvp(kernel_path="/k")) is None

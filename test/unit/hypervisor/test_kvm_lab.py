@@ -127,6 +127,23 @@ def test_paused_guest_waits(rig: KvmRig) -> None:
             assert console.Ask().name == "unnamed"
 
 
+@pytest.mark.req("D20-CLI-15")
+@pytest.mark.parametrize(("boot_order", "place"), [("cdrom", 1), ("disk", -1)])
+def test_a_guest_has_the_image_of_its_cd(rig: KvmRig, boot_order: str, place: int) -> None:
+    """The firmware tries devices from place 1 on, and none whose place is -1."""
+    image = rig.files / "setup.iso"
+    image.write_bytes(bytes(1 << 16))
+    rig.Change(kernel_path="", initrd_path="", boot_order=boot_order, cdrom_image_path=str(image))
+    with rig.first:
+        rig.Start(paused=True)
+        with qmp.Monitor(layout.Socket(rig.instance.name, layout.QMP)) as monitor:
+            found = [entry["inserted"] for entry in monitor.Execute("query-block") if "inserted" in entry]
+            [cd] = [medium for medium in found if medium["node-name"] == "cdrom0"]
+            assert (cd["image"]["filename"], cd["ro"]) == (str(image), True)
+            asked = {"path": "/machine/peripheral/cd0", "property": "bootindex"}
+            assert monitor.Execute("qom-get", asked) == place
+
+
 def test_trouble_at_the_start_is_told_and_leaves_nothing(rig: KvmRig) -> None:
     broken = rig.instance.Replace(hvparams={**rig.instance.hvparams, "kvm_extra": "-device no-such-thing"})
     with rig.first:

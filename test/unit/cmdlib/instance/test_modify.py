@@ -225,6 +225,7 @@ def test_another_system_leaves_the_instances_own_parameters_as_they_are(stopped:
 # --- NICs ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.req("D20-CLI-10", "D20-CLI-11")
 def test_nics_come_change_and_go(stopped: Master) -> None:
     result = _Modify(stopped, nics=[["add", -1, {"mac": "aa:00:00:11:22:33", "name": "second"}]])
     assert result == [["nic.1", "add:mac=aa:00:00:11:22:33,ip=None,mode=bridged,link=br0,network=None"]]
@@ -241,8 +242,12 @@ def test_nics_come_change_and_go(stopped: Master) -> None:
     assert dict(nic.nicparams) == {} and nic.name is None and nic.mac != "aa:00:00:11:22:33"
     assert _Modify(stopped, nics=[["add", 0, {}], ["remove", 2, {}]])[1] == ["NIC/2", "remove"]
     assert [nic.mac for nic in _Web(stopped).nics][1:] == ["aa:00:00:3f:12:c4"]
-    assert _Modify(stopped, nics=[["remove", {}]]) == [["NIC/1", "remove"]]
-    assert len(_Web(stopped).nics) == 1
+    first, _ = _Web(stopped).nics
+    assert _Modify(stopped, nics=[["remove", -1, {}]]) == [["NIC/1", "remove"]]
+    assert _Web(stopped).nics == (first,)
+    _Modify(stopped, nics=[["add", {}]])
+    assert _Modify(stopped, nics=[["remove", {}]]) == [["NIC/1", "remove"]], "as old clients write it"
+    assert _Web(stopped).nics == (first,)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +327,7 @@ def _ModesAtStart(master: Master) -> list[str]:
     return [disk["mode"] for disk in master[0].arguments["instance_start"][0]["disks_info"]]
 
 
-@pytest.mark.req("D20-VAR-03", "D20-CLI-10", "D20-CLI-12")
+@pytest.mark.req("D20-VAR-03", "D20-CLI-10", "D20-CLI-11", "D20-CLI-12")
 def test_disks_come_change_and_go(filed: Master) -> None:
     assert _Modify(filed, disks=[["add", 0, {"size": "1g", "name": "data"}]]) == [["disk/0", "add:size=1024,mode=rw"]]
     first, second = _Disks(filed)
@@ -338,8 +343,12 @@ def test_disks_come_change_and_go(filed: Master) -> None:
     assert _Modify(filed, disks=[["modify", 0, {"mode": "rw"}]]) == [["disk.mode/0", "rw"]]
     assert _ModesAtStart(filed) == ["rw", "rw"]
     assert [disk.mode for disk in _Disks(filed)] == ["rw", "rw"]
-    assert _Modify(filed, disks=[["add", {"size": 1024}]]) == [["disk/2", "add:size=1024,mode=rw"]]
-    assert _Modify(filed, disks=[["remove", 2, {}]])[0] == ["disk/2", "remove"]
+    two = _Disks(filed)
+    for add in (["add", -1, {"size": 1024}], ["add", {"size": 1024}]):
+        assert _Modify(filed, disks=[add]) == [["disk/2", "add:size=1024,mode=rw"]]
+        assert _Disks(filed)[:2] == two
+        assert _Modify(filed, disks=[["remove", -1, {}]]) == [["disk/2", "remove"]]
+        assert _Disks(filed) == two
     assert _Modify(filed, disks=[["remove", 0, {}]]) == [["disk/0", "remove"]]
     (only,) = _Disks(filed)
     assert (only.size, only.iv_name) == (10240, "disk/0")
