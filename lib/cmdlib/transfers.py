@@ -37,6 +37,8 @@ _CONNECT_SECONDS = 60
 _SILENCE_SECONDS = 60.0
 # Seconds in which one end must notice that the other one has failed; TCP takes as long where a machine is gone.
 _LINGER_SECONDS = 120.0
+# For the start of a program, a look at those of a node, and the end of one, which has the time to end its own programs.
+_START_SECONDS, _CALL_SECONDS, _CLEANUP_SECONDS = 120.0, 20.0, 60.0
 _REPORT_SECONDS = 60.0
 # A transfer that is connected may take as long as it wants, as scripts do; that nothing moves is said.
 _STALL_SECONDS = 600.0
@@ -525,11 +527,14 @@ class _Monitor:
                 program = self._waiting.pop(0)
                 self._programs.append(program)
                 if not program.ended:
-                    program.Start()
+                    with self._lu.rpc.Within(_START_SECONDS, _START_SECONDS):
+                        program.Start()
             if all(program.ended for program in self._programs):
                 return
-            self._LookAround()
-            self._EndOthers()
+            # A guest may be down until this is over, so a node that hangs is not waited for.
+            with self._lu.rpc.Within(_CALL_SECONDS, _SILENCE_SECONDS):
+                self._LookAround()
+                self._EndOthers()
             if not self._waiting:
                 share = (runtime.Monotonic() - begun) * _PAUSE_SHARE
                 self._lu.Pause(min(_MAX_PAUSE, max(_MIN_PAUSE, share)))
@@ -564,12 +569,16 @@ class _Monitor:
                 self._lu.rpc.call_impexp_abort(program.node_uuid, program.name)
 
     def CleanUp(self) -> None:
-        """End what still runs on the nodes and remove what they keep of it."""
+        """End what still runs on the nodes and remove what they keep of it; a node that does not answer is asked once."""
+        silent: set[str] = set()
         for program in [*self._programs, *self._waiting]:
-            program.Fail(f"{program.what} was cancelled")
-            if program.name is None:
-                continue
-            result = self._lu.rpc.call_impexp_cleanup(program.node_uuid, program.name)
+            with self._lu.rpc.Within(_CLEANUP_SECONDS, _CLEANUP_SECONDS):
+                program.Fail(f"{program.what} was cancelled")
+                if program.name is None or program.node_uuid in silent:
+                    continue
+                result = self._lu.rpc.call_impexp_cleanup(program.node_uuid, program.name)
+            if result.failure is not None:
+                silent.add(program.node_uuid)
             result.Warn(
                 f"Could not clean up after {program.doing} disk {program.index} {program.place} node {result.node_name}",
                 functools.partial(self._lu.LogWarning, hint="it is removed by the first transfer there after a day"),

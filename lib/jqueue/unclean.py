@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ganeti import renewal
+from ganeti import constants, renewal
 
 if TYPE_CHECKING:
     from ganeti.jqueue.job import OpInput
@@ -24,10 +24,6 @@ _INSTANCE: dict[str, Callable[[str], str]] = {
         f"see 'gnt-instance info {name}', then repeat the command, or use 'gnt-instance startup {name}'"
         " if it has its new primary node already"
     ),
-    "OP_INSTANCE_CREATE": lambda name: (
-        f"if 'gnt-instance info {name}' shows it, remove it with 'gnt-instance remove --ignore-failures {name}'; then repeat"
-        " the command"
-    ),
     "OP_INSTANCE_REMOVE": lambda name: (
         f"if 'gnt-instance info {name}' still shows it, use 'gnt-instance remove --ignore-failures {name}'"
     ),
@@ -36,7 +32,8 @@ _INSTANCE: dict[str, Callable[[str], str]] = {
         " then repeat the command if need be"
     ),
     "OP_BACKUP_EXPORT": lambda name: (
-        f"if it is down, use 'gnt-instance startup {name}', after a move to another cluster only if it does not run there;"
+        f"if it is down, use 'gnt-instance startup {name}', after a move to another cluster only if it does not run there; with"
+        f" --zero-free-space the helper may run in its place: 'gnt-instance shutdown {name}' ends that;"
         f" 'gnt-backup remove {name}.new' removes what has arrived; then repeat the command"
     ),
     "OP_INSTANCE_GROW_DISK": lambda name: (
@@ -69,6 +66,17 @@ _NODE: dict[str, Callable[[str], str]] = {
 }
 
 
+def _AfterCreation(data: Mapping[str, Any]) -> str:
+    name = shlex.quote(str(data.get("instance_name") or "INSTANCE"))
+    keep = ""
+    if data.get("mode") == constants.CREATE_REMOTE_IMPORT:
+        keep = "make sure that the other cluster still has it, as all of its data may be here; "
+    return (
+        f"{keep}if 'gnt-instance info {name}' shows it, remove it with 'gnt-instance remove --ignore-failures {name}'; then repeat"
+        " the command"
+    )
+
+
 def _ContinueRenewal(data: Mapping[str, Any]) -> str:
     return f"old and new keys stay accepted; {renewal.CommandOf(data)} continues"
 
@@ -76,6 +84,7 @@ def _ContinueRenewal(data: Mapping[str, Any]) -> str:
 _OTHERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "OP_CLUSTER_RENAME": lambda _: "see 'gnt-cluster info' and 'gnt-cluster verify', then repeat the command",
     "OP_CLUSTER_RENEW_CRYPTO": _ContinueRenewal,
+    "OP_INSTANCE_CREATE": _AfterCreation,
     "OP_CLUSTER_SET_PARAMS": lambda _: "see 'gnt-cluster info', then repeat the command",
 }
 

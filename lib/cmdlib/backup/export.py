@@ -21,10 +21,12 @@ from ganeti.cmdlib.common import (
     ReleaseLocks,
 )
 from ganeti.cmdlib.disk import generate as diskgen
+from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.devices import RemovalByHand, ShutdownDisks, StartDisks
 from ganeti.cmdlib.instance.base import OS_SCRIPT_EXPORT, CheckNotForthcoming, CheckScript, InstanceLU
 from ganeti.cmdlib.instance.life import RemoveInstanceDisks
 from ganeti.cmdlib.instance.moving.looking import LookAround
+from ganeti.cmdlib.instance.moving.whereabouts import Kind
 from ganeti.cmdlib.instance.room import IsShared
 from ganeti.cmdlib.instance.run import StartAgain
 from ganeti.cmdlib.instance.zeroing import CheckZeroing, ZeroFreeSpace
@@ -159,6 +161,19 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         self._target = self.snapshot.nodes[self._target.uuid]
         CheckNodeOnline(self._target)
         CheckNodeNotDrained(self._target)
+        name = self.instance.name + exported.UNFINISHED
+        result = self.rpc.call_export_info(self._target.uuid, posixpath.join(pathutils.EXPORT_DIR, name))
+        try:
+            owner = None if result.fail_msg else exported.Parse(str(result.payload)).name
+        except errors.ParseError:
+            owner = None
+        if owner == name:
+            raise errors.OpPrereqError(
+                f"Node {self._target.name} has an export of instance '{name}', which is no longer in the cluster, where an unfinished"
+                f" export of '{self.instance.name}' has its place",
+                errors.ECODE_EXISTS,
+                hint=f"choose another node, or remove it with 'gnt-backup remove {name}'",
+            )
 
     def _CheckAddresses(self) -> None:
         """Check what came from the other cluster by way of a client: signatures under the secret of both."""
@@ -179,12 +194,19 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         instance = self.instance
         templates = {disk.dev_type for disk in self.snapshot.InstanceDisks(instance)}
         self._has_snapshots = not templates - disk_params.With(snapshots=True)
+        situation = LookAround(self, instance)
         if self.op.shutdown:
-            situation = LookAround(self, instance)
             if not situation.StopsWith(instance.primary_node):
                 raise situation.Refusal("cannot be exported")
+        elif situation.verdict.kind is not Kind.NOWHERE and not (
+            self._was_up and situation.IsHere(instance.primary_node)
+        ):
+            # Whatever it is marked to be: somebody may write, and would go on when its disks are removed.
+            raise situation.Refusal("cannot be exported without being shut down")
         if self._TakesSnapshots():
             self._CheckRoomForSnapshots()
+            if self._was_up:
+                self._CheckOwnSides()
         if self._has_snapshots or not self._was_up:
             return
         without = ", ".join(sorted(templates - disk_params.With(snapshots=True)))
@@ -215,6 +237,25 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
                 group = disk_params.Of(data).Source(data)
                 needed[group] = needed.get(group, 0) + disk.size
         diskgen.CheckFreeSpace(self, [self.instance.primary_node], needed)
+
+    def _CheckOwnSides(self) -> None:
+        """Check that the volumes of which snapshots are made hold the data: a mirror may be read from its other side."""
+        disks, primary = mirrors.Mirrors(self.snapshot.InstanceDisks(self.instance)), self.instance.primary_node
+        if not disks:
+            return
+        view = mirrors.Look(self, self.instance, disks, [primary])[primary] or {}
+        lacking = [
+            f"{disk.iv_name} is {mirrors.DescribeState(view.get(disk.uuid))}"
+            for disk in disks
+            if mirrors.Names(disk, primary) or not view.get(disk.uuid, {}).get("local_uptodate")
+        ]
+        if lacking:
+            raise errors.OpPrereqError(
+                f"Instance '{self.instance.name}' cannot be exported: its node {self.snapshot.NodeName(primary)} does not have all"
+                f" data itself: {', '.join(lacking)}",
+                errors.ECODE_STATE,
+                hint=f"wait until it has been filled; 'gnt-instance replace-disks -p {self.instance.name}' makes new volumes there",
+            )
 
     # --- doing it -----------------------------------------------------------------------------------------------------
 
@@ -306,6 +347,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         self._snapshots: list[objects.Disk] = []
         try:
             if self._TakesSnapshots():
+                self._CheckOwnSides()
                 feedback("* taking snapshots of its disks")
                 for disk in disks:
                     self._TakeSnapshot(disk)
@@ -468,7 +510,14 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             if result.fail_msg or name not in result.payload:
                 continue
             found = self.rpc.call_export_info(uuid, path)
-            if made.fail_msg or found.payload == made.payload:
+            if made.fail_msg or found.fail_msg:
+                why = made.fail_msg or found.fail_msg
+                self.LogWarning(
+                    f"The older export of {name} on node {result.node_name} was not removed, as it may be this one: {why}",
+                    hint=hint,
+                )
+                continue
+            if found.payload == made.payload:
                 # Nodes may share the directory: it is this one.
                 continue
             feedback(f"* removing the older export on {result.node_name}")

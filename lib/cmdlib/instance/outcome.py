@@ -63,9 +63,10 @@ def _WarnOf(lu: LUInstanceCreate, instance: objects.Instance) -> None:
         )
     else:
         # Its data was to come from an export, or some of its disks may not be ready.
+        elsewhere = lu.op.mode == constants.CREATE_REMOTE_IMPORT
         lu.LogWarning(
-            f"Instance {name} stays in the configuration, stopped and not complete",
-            hint=f"{remove} removes it; then repeat the command",
+            f"Instance {name} stays in the configuration, stopped and {'perhaps ' if elsewhere else ''}not complete",
+            hint=f"{'if the other cluster still has it, ' if elsewhere else ''}{remove} removes it; then repeat the command",
         )
 
 

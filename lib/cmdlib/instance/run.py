@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ganeti import constants, errors, locking, opcodes, params
+from ganeti import constants, errors, locking, opcodes, params, store
 from ganeti.cmdlib.base import Feedback, Filled
 from ganeti.cmdlib.common import (
     STATE_DOWN,
@@ -293,15 +293,19 @@ def StartAgain(lu: InstanceLU[Any], feedback: Feedback, instance: objects.Instan
     feedback(f"* starting instance {instance.name}")
     node, least = instance.primary_node, params.FillBE(lu.snapshot, instance)["minmem"]
     reason = f"starting instance {instance.name}"
-    free = MakeRoom(lu, node, reason, least, instance.hypervisor, feedback, but=instance.uuid)
-    opened = StartDisks(lu, instance, force=False)
+    failure = f"Instance {instance.name} could not be started again on node {lu.snapshot.NodeName(node)}, it is down"
+    hint = f"'gnt-instance startup {instance.name}' tries again"
+    try:
+        free = MakeRoom(lu, node, reason, least, instance.hypervisor, feedback, but=instance.uuid)
+        opened = StartDisks(lu, instance, force=False)
+    except store.MasterEnded:
+        raise
+    except errors.GenericError as err:
+        raise errors.OpExecError(f"{failure}: {err}", hint=err.hint or hint) from err
     result = lu.rpc.call_instance_start(node, (opened, None, None), False, lu.op.reason)
     if result.fail_msg:
         ShutdownDisks(lu, instance)
-        raise errors.OpExecError(
-            f"Instance {instance.name} could not be started again on node {result.node_name}: {result.fail_msg}",
-            hint=f"'gnt-instance startup {instance.name}' tries again",
-        )
+        raise errors.OpExecError(f"{failure}: {result.fail_msg}", hint=hint)
     LimitStart(lu, instance, free)
 
 

@@ -14,6 +14,7 @@ from ganeti import errors, locking, objects, opcodes, params, store
 from ganeti.cmdlib import ratios, transfers
 from ganeti.cmdlib.base import Feedback, Filled
 from ganeti.cmdlib.common import (
+    Briefly,
     CheckNicBridges,
     CheckNodeOnline,
     CheckTarget,
@@ -185,15 +186,21 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
         except errors.GenericError:
             self._TakeBack(feedback, moved, disks, made)
             raise
-        moved = self.current
+        moved, silent = self.current, False
         try:
             if moved.admin_state == UP:
                 self._StartOnTarget(feedback, moved)
             else:
                 ShutdownDisks(self, moved)
+        except errors.GenericError:
+            silent = bool(Briefly(self, "version", self._target.uuid, []).fail_msg)
+            raise
         finally:
-            feedback(f"* removing the disks on {self._source.name}")
-            self._RemoveFrom(self._source, instance, self._disks)
+            if silent:
+                self._NameCopies()
+            else:
+                feedback(f"* removing the disks on {self._source.name}")
+                self._RemoveFrom(self._source, instance, self._disks)
 
     def _Moved(self, disk: objects.Disk) -> objects.Disk:
         moved = disk_params.Of(disk).OnNodes(diskgen.JobReservations(self), disk, [self._target.uuid])
@@ -278,6 +285,16 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
                 self.LogWarning(str(err), hint=err.hint)
         Undo(self, made, moved)
         self._RemoveDirectory(self._target, disks[0])
+
+    def _NameCopies(self) -> None:
+        """Say that the disks stay on the source: the target, which has just got them, does not answer."""
+        source, name = self._source, self.instance.name
+        for disk in self._disks:
+            self.LogWarning(
+                f"{disk.iv_name} of instance {name} stays on node {source.name}, too, as node {self._target.name} does not answer:"
+                " it holds the same data",
+                hint=f"when the instance runs, {RemovalByHand(disk, source.uuid)}",
+            )
 
     def _RemoveFrom(self, node: objects.Node, instance: objects.Instance, disks: Sequence[objects.Disk]) -> None:
         """Remove the disks on a node where they are in no configuration any longer; failures are only reported."""
