@@ -297,6 +297,23 @@ def test_a_script_that_fails(pair: Pair, side: str) -> None:
     assert "exit code 5 (no such volume)" in ends[side]["error_message"]
 
 
+def test_a_disk_that_is_smaller_than_its_source_does_not_grow(pair: Pair) -> None:
+    """One that is a file would grow and fill its file system."""
+    large = pair.source.Exported("x/large")
+    large.parent.mkdir(parents=True)
+    large.write_bytes(b"x" * 10 * MIB)
+    pair.Send(File(large), Raw(pair.target.disk))
+    assert pair.target.disk_file.stat().st_size == 8 * MIB
+
+
+def test_a_script_has_not_ended_well_before_its_disk_is_on_stable_storage(pair: Pair) -> None:
+    """The source may be removed then.  A disk that has gone can no longer be waited for."""
+    pair.Script("export", "echo data\n")
+    pair.Script("import", 'cat >/dev/null; rm "$IMPORT_DEVICE"\n')
+    _, end = pair.Send(Script(pair.source.disk), Script(pair.target.disk))
+    assert end["exit_status"] == 1 and "No such file" in end["error_message"]
+
+
 # --- who may read and write -------------------------------------------------------------------------------------------
 
 
@@ -441,9 +458,78 @@ def test_a_directory_that_becomes_a_link_is_not_read(pair: Pair) -> None:
     _Swap(source.parent, place)
     os.kill(pair.target.Holder(receiver), signal.SIGCONT)
     assert "web has been replaced by something else" in pair.source.End(sender)["error_message"]
-    assert pair.target.End(receiver)["exit_status"] == 1 and not target.exists()
+    assert pair.target.End(receiver)["exit_status"] == 1
+    # It may have begun its file before it learned that nothing comes.
+    assert not target.exists() or target.read_bytes() == b""
     pair.source.Call("impexp_cleanup", sender)
     pair.target.Call("impexp_cleanup", receiver)
+
+
+@pytest.mark.parametrize("kind", [os.symlink, os.link])
+def test_what_takes_the_place_of_a_file_meanwhile_is_not_written_to(
+    pair: Pair, kind: Callable[[Path, Path], None]
+) -> None:
+    source, target = pair.source.Exported("x/source"), pair.target.Exported("web.new/disk")
+    precious = pair.target.Exported("precious")
+    source.parent.mkdir(parents=True)
+    source.write_bytes(b"* * * * * root true")
+    precious.write_text("precious")
+    receiver = pair.target.Import(File(target))
+    kind(precious, target)
+    sender = pair.source.Export(File(source), pair.target.address, pair.target.Port(receiver))
+    assert pair.target.End(receiver)["exit_status"] == 1 and pair.source.End(sender)["exit_status"] == 1
+    assert precious.read_text() == "precious"
+    pair.source.Call("impexp_cleanup", sender)
+    pair.target.Call("impexp_cleanup", receiver)
+
+
+def test_a_file_that_becomes_a_link_is_not_read(pair: Pair) -> None:
+    secret, source, target = pair.base / "key", pair.source.Exported("web/disk"), pair.target.Exported("web.new/disk")
+    secret.write_bytes(b"a secret")
+    source.parent.mkdir(parents=True)
+    source.write_bytes(b"harmless")
+    receiver = pair.target.Import(File(target))
+    port = pair.target.Port(receiver)
+    # As above.
+    os.kill(pair.target.Holder(receiver), signal.SIGSTOP)
+    sender = pair.source.Export(File(source), pair.target.address, port)
+    _Swap(source, secret)
+    os.kill(pair.target.Holder(receiver), signal.SIGCONT)
+    assert pair.source.End(sender)["exit_status"] == 1 and pair.target.End(receiver)["exit_status"] == 1
+    assert not target.exists() or target.read_bytes() == b""
+    pair.source.Call("impexp_cleanup", sender)
+    pair.target.Call("impexp_cleanup", receiver)
+
+
+def test_an_older_file_gives_way_to_a_new_one(pair: Pair) -> None:
+    """What an earlier transfer still writes to it, one that was given up, does not get into the new one."""
+    source, target = pair.source.Exported("x/source"), pair.target.Exported("web.new/disk")
+    for path, content in ((source, b"new"), (target, b"of an earlier transfer")):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+    with target.open("r+b", buffering=0) as earlier:
+        receiver = pair.target.Import(File(target))
+        earlier.write(b"OF")
+        assert not target.exists()
+        sender = pair.source.Export(File(source), pair.target.address, pair.target.Port(receiver))
+        assert pair.source.End(sender)["exit_status"] == 0 and pair.target.End(receiver)["exit_status"] == 0
+        earlier.write(b" AN")
+    assert target.read_bytes() == b"new"
+    pair.source.Call("impexp_cleanup", sender)
+    pair.target.Call("impexp_cleanup", receiver)
+
+
+def test_a_file_is_on_stable_storage_when_it_has_arrived(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = pair.base / "bin"
+    tools.mkdir()
+    (tools / "dd").write_text(f'#!/bin/sh\necho "$@" >> {pair.base}/calls\nexec /usr/bin/dd "$@"\n')
+    (tools / "dd").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    target = pair.target.Exported("web.new/disk")
+    with pair.target:
+        pair.CheckSent(Raw(pair.source.disk), File(target))
+    [written] = [line for line in (pair.base / "calls").read_text().splitlines() if "of=disk " in line]
+    assert "fsync" in written
 
 
 @pytest.mark.parametrize(("limit", "arrives"), [(2, True), (1, False)])
