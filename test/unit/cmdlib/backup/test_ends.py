@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+from support.creation import OnDisks
 from support.master import Callbacks, Master
 from support.playedtransfers import CONTENT, Transfers
 from support.simnode import SimNode
 from unit.cmdlib.backup.test_export import Exporting, _Export, _ToOtherCluster
 from unit.cmdlib.instance.test_importing import COPY, SECRET, _Arriving, _Import
-from unit.cmdlib.instance.test_mirrors import _EmptyWithFiles
+from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
 from unit.cmdlib.test_transfers import NODE1, NODE2, Status, _Fails, _Reporting
 
 from ganeti import constants, errors
@@ -92,6 +93,18 @@ def test_disks_of_a_system_go_through_its_scripts_each_by_its_number(three: Mast
     written = [args[3] for args in importing.Of("import_start")]
     for ends in (read, written):
         assert [(kind, number) for kind, (_, number) in ends] == [("script", 0), ("script", 1)]
+
+
+def test_disks_without_a_system_are_copied_as_they_are(three: Master) -> None:
+    """There is nobody whose scripts could know what is on them."""
+    scene = Transfers(three)
+    three.Run(OnDisks(WEB, {"size": 128}, {"size": 256}, disk_template="plain", os_type=None, no_install=True))
+    exporting, importing = Record(three[0]), Record(three[2])
+    three.Run(_Export())
+    three.Run(_Import(pnode="node3"))
+    ends = [args[5] for args in exporting.Of("export_start")] + [args[3] for args in importing.Of("import_start")]
+    assert [kind for kind, _ in ends] == ["raw"] * 4 and len(scene.done) == 4
+    assert three[2].renamed == [], "and no script to run when all is there"
 
 
 # --- from another cluster -----------------------------------------------------------------------------------------------
