@@ -66,6 +66,7 @@ def test_each_disk_goes_to_its_own_address_with_the_key_of_the_move(three: Maste
         ("disk0", "127.0.0.70", 7000, "magic-0"),
         ("disk1", "127.0.0.71", 7001, "magic-1"),
     ]
+    assert op.x509_key_name is not None and op.destination_x509_ca is not None
     key, certificate = op.x509_key_name[0], remote.CheckCa(SECRET, op.destination_x509_ca)
     assert [(args[0]["key_name"], args[0]["ca_pem"]) for args in sent] == [(key, certificate)] * 2
 
