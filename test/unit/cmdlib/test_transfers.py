@@ -36,10 +36,21 @@ def _Log(kind: str, disk: int, name: str = WEB) -> str:
     return f"see the newest {pathutils.LOG_OS_DIR}/{kind}-*-{name}-disk{disk}-*.log there"
 
 
+class _Impatient(Callbacks):
+    """Notices a job that would wait for ever."""
+
+    pauses = 0
+
+    def Pause(self, seconds: float) -> None:
+        super().Pause(seconds)
+        self.pauses += 1
+        assert self.pauses < 1000, "nobody ends it"
+
+
 def _Fails(master: Master) -> str:
     """What the job says has failed."""
     with pytest.raises(errors.OpExecError) as caught:
-        master.Run(_Export())
+        master.Run(_Export(), _Impatient())
     return str(caught.value).partition(" failed: ")[2]
 
 
