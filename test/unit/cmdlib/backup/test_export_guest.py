@@ -235,7 +235,7 @@ def test_what_is_half_removed_is_not_started_by_the_watcher(three: Master) -> No
     states: list[str] = []
     three[0].faults["blockdev_remove"] = "it is busy"
     three[0].watch = lambda name: states.append(scene.web.admin_state) if name == "blockdev_remove" else None
-    with pytest.raises(errors.OpExecError, match="is complete on node node2.*but: Can't remove the disks") as caught:
+    with pytest.raises(errors.OpExecError, match=r"is complete on node node2.*but: Can't remove the disks") as caught:
         three.Run(_Export(remove_instance=True))
     assert states and set(states) == {"down"} and scene.web.admin_state == "down" and not scene.Runs()
     assert "gnt-instance remove --ignore-failures" in str(caught.value.hint)
@@ -314,3 +314,4 @@ def test_nodes_that_are_offline_are_not_asked_for_older_exports(three: Master) -
     three[1].calls.clear()
     three.Run(_Export("node3"))
     assert three[1].calls == [] and scene.Exports()[1:] == [[WEB], [WEB]]
+    assert not _Warned(three, "did not answer"), "everybody knows"

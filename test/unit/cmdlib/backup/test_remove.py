@@ -175,6 +175,22 @@ def test_nobody_exports_the_instance_meanwhile(four: Master) -> None:
         assert {f"node/{uuid}" for uuid in four.nodes} <= held[locking.LEVEL_NODE]
 
 
+def test_nodes_are_shared_with_everybody_who_uses_them(four: Master) -> None:
+    """A removal waits for nobody's start or migration, and nobody waits for it; the nodes only stay what they are."""
+    modes: dict[str, str] = {}
+
+    def look(procedure: str, _args: tuple[Any, ...]) -> None:
+        if procedure == "export_remove":
+            modes.update({row.name: row.mode for row in four.glm.QueryLocks() if row.owner})
+
+    _Furnish(four, node3=WEB)
+    four[2].before = look
+    _Remove(four)
+    nodes = [name for name in modes if name.startswith("node")]
+    assert len(nodes) >= 4 and {modes[name] for name in nodes} == {"shared"}, modes
+    assert modes[f"instance/{WEB}"] == "exclusive"
+
+
 def test_a_name_that_is_no_instance_locks_none(four: Master) -> None:
     _Furnish(four, node1=GONE)
     assert _Held(four, GONE)[locking.LEVEL_INSTANCE] == set()

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from support.dying import DiesIn, Killed
+from support.ending import EndsAfter
 from support.heads import Server
 from support.master import Master
 from support.simnode import FILE_FOLDER, SHARED_FOLDER
 from unit.cmdlib.backup.test_export import CONTENT, Exporting
 from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
 
-from ganeti import errors, objects, opcodes, runtime
+from ganeti import errors, objects, opcodes, runtime, store
 from ganeti.cmdlib.backup.export import LUBackupExport
 
 IMAGE = "/srv/images/zero.img"
@@ -346,6 +347,70 @@ def test_a_helper_of_which_nobody_knows_whether_it_has_ended_keeps_disks_from_be
     with pytest.raises(errors.OpExecError, match=r"It is not known whether the helper on instance web.* has ended"):
         scene.Export()
     assert "export_start" not in three[0].calls
+
+
+def _KeepsRunning(scene: Zeroing) -> None:
+    """The helper can be ended by nobody."""
+    look = scene.master[0].before
+
+    def fail(name: str, args: Any) -> None:
+        look(name, args)
+        if name == "instance_shutdown" and scene.given:
+            raise errors.RpcCallError("it hangs in the kernel")
+
+    scene.looks = 1 << 30
+    scene.master[0].before = fail
+
+
+def test_disks_are_not_taken_from_a_helper_that_may_run(three: Master) -> None:
+    scene = Zeroing(three, up=False)
+    three.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB))
+    _KeepsRunning(scene)
+    with pytest.raises(errors.OpExecError, match="has not ended within"):
+        scene.Export()
+    assert scene.Runs() and scene.web.disks_active and scene.web.admin_state == "down"
+    assert not {"blockdev_shutdown", "blockdev_remove"} & set(three[0].calls)
+
+
+def test_a_guest_is_not_started_beside_its_helper(three: Master) -> None:
+    """They would write to the same disks; and the helper would be taken for the guest."""
+    scene = Zeroing(three)
+    _KeepsRunning(scene)
+    with pytest.raises(errors.OpExecError, match="has not ended within"):
+        scene.Export()
+    assert three[0].calls.count("instance_start") == len(scene.given) == 1
+    said = "\n".join(three.last.messages)
+    assert f"The helper may still run as instance {WEB}, which is not started again" in said
+    assert f"'gnt-instance shutdown --timeout 0 {WEB}' ends it, then 'gnt-instance startup {WEB}'" in said
+
+
+def test_a_helper_of_which_its_node_says_nothing_may_still_run(three: Master) -> None:
+    scene = Zeroing(three)
+    _KeepsRunning(scene)
+    scene.looks = 3
+    look = three[0].before
+
+    def fail(name: str, args: Any) -> None:
+        look(name, args)
+        if name == "instance_run_state" and scene.given:
+            raise errors.RpcCallError("busy")
+
+    three[0].before = fail
+    with pytest.raises(errors.OpExecError, match=r"It is not known whether the helper on instance web.* has ended"):
+        scene.Export()
+    assert three[0].calls.count("instance_start") == 1 and not scene.Runs()
+
+
+def test_a_master_that_has_ended_starts_nothing_again(three: Master) -> None:
+    """The next one finds the job cut off, and knows what became of the guest."""
+    scene = Zeroing(three)
+    op = opcodes.OpBackupExport(
+        instance_name="web", target_node="node2", zero_free_space=True, compress="gzip", long_sleep=True
+    )
+    three[0].calls.clear()
+    with pytest.raises(store.MasterEnded):
+        three.Run(op, units={op.OP_ID: EndsAfter(LUBackupExport, "MarkInstanceDisksActive")})
+    assert not scene.Runs() and "instance_start" not in three[0].calls
 
 
 # --- when the master dies --------------------------------------------------------------------------------------------------
