@@ -92,6 +92,22 @@ def test_a_guest_whose_node_is_offline_cannot_be_exported(three: Master) -> None
     _Refused(scene, f"Primary node of instance '{WEB}' is offline", target_node="node3")
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"compress": "none"}, "saves nothing unless the export is compressed"),
+        (
+            {"mode": "remote", "target_node": [], "x509_key_name": ["a", "b", "c"], "destination_x509_ca": "CA"},
+            "before local exports only",
+        ),
+    ],
+)
+def test_free_space_is_not_zeroed_where_that_saves_nothing_or_takes_too_long(
+    three: Master, values: dict[str, Any], said: str
+) -> None:
+    _Refused(Exporting(three), said, **{"zero_free_space": True, "compress": "gzip", **values})
+
+
 def test_an_export_whose_name_is_that_of_an_unfinished_one(three: Master) -> None:
     scene = Exporting(three)
     other = f"{WEB}.new"
