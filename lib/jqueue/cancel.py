@@ -106,7 +106,7 @@ class Canceler:
     def _Kill(self, entry: Entry, answer: Pending) -> None:
         """End what the job waits for again and again, until it has ended or the time is over."""
         logging.warning("Job %d is killed", entry.id)
-        entry.killed = True
+        entry.killed, entry.obeys = True, False
         aborted = 0
 
         def strike() -> None:

@@ -140,7 +140,7 @@ def test_disks_go_only_where_the_other_cluster_has_signed(
 
 
 class _Killed(Callbacks):
-    """Ends the job at its third pause."""
+    """Ends the job at its third pause, and whatever pauses then."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class _Killed(Callbacks):
     def Pause(self, seconds: float) -> None:
         super().Pause(seconds)
         self.pauses += 1
-        if self.pauses == 3:
+        if self.pauses >= 3:
             raise errors.OpExecError("The job was ended with 'gnt-job cancel --kill'")
 
 
