@@ -100,6 +100,8 @@ class Flow:
         self._rest = memoryview(magic)
         self._stopped = False
         self._Wait()
+        # What came with the end of a handshake has been received: nothing need become readable any more.
+        loop.After(0, self._Move)
 
     def _Wait(self) -> None:
         """Wait for the side that is to act next."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import shutil
 import socket
@@ -110,6 +111,27 @@ def test_data_without_the_right_magic_touches_nothing(place: Place, data: bytes)
     error = receiver.Error()
     assert error.startswith("Magic value mismatch: 127.") and "sent the data of another disk or job" in error
     assert target.read_bytes() == b"precious"
+
+
+def test_what_comes_with_the_end_of_the_handshake_is_not_waited_for(place: Place) -> None:
+    """A busy node receives a small disk in one piece with that; nothing else would ever become readable."""
+    receiver = place.Import(suffix=f"> {place.base}/target").Start()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = place.Context(False).wrap_bio(incoming, outgoing, server_side=False)
+    with socket.create_connection((place.address, receiver.Port()), 20) as sock:
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                sock.sendall(outgoing.read())
+                incoming.write(sock.recv(1 << 16))
+        tls.write(SENT_MAGIC + CONTENT[:1000])
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.unwrap()
+        sock.sendall(outgoing.read())
+        assert receiver.Code() == 0
+    assert (place.base / "target").read_bytes() == CONTENT[:1000]
 
 
 @pytest.mark.parametrize("how", ["close", "shutdown", "reset"])
