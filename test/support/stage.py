@@ -30,6 +30,9 @@ def make(request: pytest.FixtureRequest) -> Iterator[Callable[..., Master]]:
         return master
 
     yield build
+    # A test's item lives as long as the run, and a master's disks may be large.
+    if _master in request.node.stash:
+        del request.node.stash[_master]
     for master in made:
         master.Close()
 
