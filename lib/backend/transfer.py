@@ -325,7 +325,7 @@ def _InDirectory(path: str, argv: Sequence[str], after: str = "") -> str:
     """Return a shell's command that works in the directory of a file, and there alone.
 
     Nodes may share the directory of exports, and one of them could put a link in the place of any below it between our look at
-    the path and the opening of the file.  Where the kernel says that we are cannot be changed any more.
+    the path and the opening of the file.  What the kernel calls our own directory, nobody can change.
     """
     directory = _Quoted([posixpath.dirname(path)])
     gone = _Quoted([f"{posixpath.dirname(path)} has been replaced by something else"])

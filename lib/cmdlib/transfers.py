@@ -89,7 +89,7 @@ class Address:
 
 
 def DiskEnd(instance: objects.Instance, disk: objects.Disk, index: int) -> End:
-    """Return a disk as its system's export or import script sees it; where there is no system it is copied as it is."""
+    """Return how a disk is read or written: by a script of the instance's operating system, or without one as raw data."""
     return ("script", ((disk, instance), index)) if instance.os else ("raw", (disk, instance))
 
 

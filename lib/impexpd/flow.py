@@ -100,7 +100,7 @@ class Flow:
         self._rest = memoryview(magic)
         self._stopped = False
         self._Wait()
-        # What came with the end of a handshake has been received: nothing need become readable any more.
+        # Data may have come with the end of a handshake; then the socket does not become readable for it again.
         loop.After(0, self._Move)
 
     def _Wait(self) -> None:

@@ -87,7 +87,7 @@ class Loop:
                 action()
 
     def _UntilNextTimer(self) -> float | None:
-        """Return seconds, None if there is no timer."""
+        """Return in how many seconds the next timer is due; None if there are no timers."""
         if not self._timers:
             return None
         return max(0.0, min(due for due, _ in self._timers.values()) - runtime.Monotonic())

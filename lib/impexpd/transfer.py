@@ -410,7 +410,7 @@ class Export(Transfer):
         return output
 
     def _ReadSize(self, source: PipeSource) -> None:
-        """Take the size in bytes that the program predicts; what is no number is none."""
+        """Read the size in bytes that the program predicts; anything but a number is ignored."""
         piece = source.Read()
         if piece is None:
             return

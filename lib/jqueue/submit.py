@@ -138,9 +138,9 @@ def _ParseOps(ops: Sequence[Any], number: int) -> list[opcodes.OpCode]:
 
 def _CheckNul(op: dict[str, Any]) -> None:
     """Refuse now what every call to a node would be refused for, when it is stored already."""
-    for name, value in op.items():
-        if serializer.HasNul(value):
-            raise errors.ParseError(f"{op['OP_ID']}: parameter {name} must not contain a NUL character")
+    if serializer.HasNul(op):
+        name = next(name for name, value in op.items() if serializer.HasNul(value))
+        raise errors.ParseError(f"{op['OP_ID']}: parameter {name} must not contain a NUL character")
 
 
 def _MakeEntry(job_id: int, ops: Sequence[opcodes.OpCode], failed: set[int]) -> Entry:

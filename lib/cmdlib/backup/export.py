@@ -169,8 +169,8 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             owner = None
         if owner == name:
             raise errors.OpPrereqError(
-                f"Node {self._target.name} has an export of instance '{name}', which is no longer in the cluster, where an unfinished"
-                f" export of '{self.instance.name}' has its place",
+                f"Node {self._target.name} keeps an export of a former instance '{name}'; an unfinished export of"
+                f" '{self.instance.name}' would have the same name",
                 errors.ECODE_EXISTS,
                 hint=f"choose another node, or remove it with 'gnt-backup remove {name}'",
             )

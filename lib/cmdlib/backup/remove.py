@@ -75,9 +75,8 @@ class LUBackupRemove(NoHooksLU[opcodes.OpBackupRemove]):
         for uuid in self._places:
             result = self.rpc.call_export_remove(uuid, name)
             if exported.SaysThereIsNone(result.fail_msg):
-                feedback(
-                    f"Export {name} was already gone from node {result.node_name}"
-                )  # nodes may share the directory
+                # Nodes may share the directory.
+                feedback(f"Export {name} was already gone from node {result.node_name}")
             elif result.fail_msg:
                 self.LogWarning(f"Could not remove export {name} on node {result.node_name}: {result.fail_msg}")
                 failed.append(result.node_name)

@@ -225,26 +225,26 @@ class LocalExport(Source):
             for name, value in sorted(values.items())
             if name not in op.hvparams and value != defaults.get(name) and not hv.IsOfGuest(name, value)
         }
-        self._WarnOf(left_out, f"-H {hypervisor}:")
+        self._WarnOf(left_out, "-H", f"{hypervisor}:")
         return {name: value for name, value in values.items() if name not in left_out}
 
     def _OsValues(self, op: opcodes.OpInstanceCreate) -> dict[str, str]:
         """Return the parameters of the export's system; an image, which may be any file of a node, is none of them."""
         values = dict(self._export.osparams)
         if (found := values.pop(constants.OS_IMAGE, None)) and constants.OS_IMAGE not in op.osparams:
-            self._WarnOf({constants.OS_IMAGE: found}, "-O ")
+            self._WarnOf({constants.OS_IMAGE: found}, "-O")
         return values
 
-    def _WarnOf(self, left_out: Mapping[str, Any], option: str) -> None:
+    def _WarnOf(self, left_out: Mapping[str, Any], option: str, begin: str = "") -> None:
+        """Warn of parameters that are not taken over, with the option, whose value has this beginning, that sets them."""
         if not left_out:
             return
-        switch, _, begin = option.partition(" ")
         word = runtime.ShellQuote(begin + JoinEscaped(f"{name}={value}" for name, value in left_out.items()))
         where = f"{exported.FILE_NAME} in {self._path} on node {self._node.name} has their values"
         self._lu.LogWarning(
             "Parameters of the export that name something of a node, or decide about rights there, are not taken over:"
             f" {', '.join(left_out)}",
-            hint=f"if you trust the export, add {switch} {word}" if len(word) <= _LONGEST_HINT else where,
+            hint=f"if you trust the export, add {option} {word}" if len(word) <= _LONGEST_HINT else where,
         )
 
     def _CheckSizes(self, op: opcodes.OpInstanceCreate) -> None:

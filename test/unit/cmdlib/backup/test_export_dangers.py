@@ -67,7 +67,7 @@ def test_an_export_of_an_instance_with_the_name_of_an_unfinished_one_stays(three
     three.Run(OnDisks(new, {"size": 128}, disk_template="plain"))
     three.Run(opcodes.OpBackupExport(instance_name=new, target_node="node2", remove_instance=True))
     scene = Exporting(three)
-    with pytest.raises(errors.OpPrereqError, match=r"has an export of instance .web\.example\.org\.new."):
+    with pytest.raises(errors.OpPrereqError, match=r"keeps an export of a former instance .web\.example\.org\.new."):
         three.Run(_Export())
     assert scene.Exports()[1] == [new] and "config.ini" in three[1].Names(f"{EXPORT}.new") and scene.Runs()
     three.Run(_Export("node3"))
