@@ -16,6 +16,8 @@ from pathlib import Path
 _TEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path[:0] = [os.path.join(_TEST, ".."), _TEST]
 
+from support.realcluster import WaitUntil  # noqa: E402
+
 from ganeti import serializer, x509  # noqa: E402
 
 _PROGRAM = (
@@ -32,14 +34,7 @@ def _Start(folder: Path, mode: str, *options: str) -> tuple[subprocess.Popen[byt
 
 
 def _Port(status: Path) -> int:
-    while True:
-        try:
-            port = serializer.Load(status.read_bytes())["listen_port"]
-        except FileNotFoundError:
-            port = None
-        if port:
-            return int(port)
-        time.sleep(0.01)
+    return int(WaitUntil(lambda: serializer.Load(status.read_bytes())["listen_port"], "the import listens"))
 
 
 def _Transfer(source: Path, compress: str, address: str) -> None:

@@ -40,6 +40,17 @@ def Pem(_name: str = "") -> str:
     return x509.MakeServerPem()
 
 
+def ShakeHands(sock: socket.socket, tls: ssl.SSLObject, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> None:
+    """Carry out a client's side of a handshake, whose last words stay in ``outgoing``: what follows can be sent with them."""
+    while True:
+        try:
+            tls.do_handshake()
+            return
+        except ssl.SSLWantReadError:
+            sock.sendall(outgoing.read())
+            incoming.write(sock.recv(1 << 16))
+
+
 class Running:
     """One end of a transfer, carried out by a thread."""
 

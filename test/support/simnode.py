@@ -370,6 +370,16 @@ class SimNode:
         """A guest ends by itself."""
         self.Call(runtime.RemoveFile, f"{pathutils.FAKE_DIR}/{name}")
 
+    def EndsUnheard(self, name: str) -> None:
+        """Let the next shutdowns of a guest end it without an answer."""
+
+        def end(call: str, _args: Any) -> None:
+            if call == "instance_shutdown":
+                self.KillGuest(name)
+                raise errors.RpcCallError("connection lost")
+
+        self.before = end
+
     def ShutDownByUser(self, name: str) -> None:
         """The guest's own user stops it."""
         self.KillGuest(name)

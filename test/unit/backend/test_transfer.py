@@ -135,10 +135,13 @@ class Pair:
         receiver = self.target.Import(dest, **options)
         sender = self.source.Export(source, self.target.address, self.target.Port(receiver), **options)
         ends = self.source.End(sender), self.target.End(receiver)
-        self.source.Call("impexp_cleanup", sender)
-        self.target.Call("impexp_cleanup", receiver)
+        self.CleanUp(sender, receiver)
         assert not self.source.Directory(sender).exists() and not self.target.Directory(receiver).exists()
         return ends
+
+    def CleanUp(self, sender: str, receiver: str) -> None:
+        self.source.Call("impexp_cleanup", sender)
+        self.target.Call("impexp_cleanup", receiver)
 
     def CheckSent(self, source: tuple[str, Any], dest: tuple[str, Any], **options: Any) -> None:
         ends = self.Send(source, dest, **options)
@@ -439,11 +442,11 @@ def test_a_directory_that_becomes_a_link_is_not_written_to(pair: Pair) -> None:
     sender = pair.source.Export(File(source), pair.target.address, pair.target.Port(receiver))
     assert "web.new has been replaced by something else" in pair.target.End(receiver)["error_message"]
     assert pair.source.End(sender)["exit_status"] == 1 and list(place.iterdir()) == []
-    pair.source.Call("impexp_cleanup", sender)
-    pair.target.Call("impexp_cleanup", receiver)
+    pair.CleanUp(sender, receiver)
 
 
-def test_a_directory_that_becomes_a_link_is_not_read(pair: Pair) -> None:
+@pytest.mark.parametrize("what", ["the directory", "the file"])
+def test_what_becomes_a_link_is_not_read(pair: Pair, what: str) -> None:
     place = pair.base / "keys"
     place.mkdir()
     (place / "disk").write_bytes(b"a secret")
@@ -455,14 +458,17 @@ def test_a_directory_that_becomes_a_link_is_not_read(pair: Pair) -> None:
     # The sender has been told its file, and begins to read it when its peer answers.
     os.kill(pair.target.Holder(receiver), signal.SIGSTOP)
     sender = pair.source.Export(File(source), pair.target.address, port)
-    _Swap(source.parent, place)
+    if what == "the file":
+        _Swap(source, place / "disk")
+    else:
+        _Swap(source.parent, place)
     os.kill(pair.target.Holder(receiver), signal.SIGCONT)
-    assert "web has been replaced by something else" in pair.source.End(sender)["error_message"]
+    said = pair.source.End(sender)["error_message"]
+    assert said and (what == "the file" or "web has been replaced by something else" in said)
     assert pair.target.End(receiver)["exit_status"] == 1
     # It may have begun its file before it learned that nothing comes.
     assert not target.exists() or target.read_bytes() == b""
-    pair.source.Call("impexp_cleanup", sender)
-    pair.target.Call("impexp_cleanup", receiver)
+    pair.CleanUp(sender, receiver)
 
 
 @pytest.mark.parametrize("kind", [os.symlink, os.link])
@@ -479,26 +485,7 @@ def test_what_takes_the_place_of_a_file_meanwhile_is_not_written_to(
     sender = pair.source.Export(File(source), pair.target.address, pair.target.Port(receiver))
     assert pair.target.End(receiver)["exit_status"] == 1 and pair.source.End(sender)["exit_status"] == 1
     assert precious.read_text() == "precious"
-    pair.source.Call("impexp_cleanup", sender)
-    pair.target.Call("impexp_cleanup", receiver)
-
-
-def test_a_file_that_becomes_a_link_is_not_read(pair: Pair) -> None:
-    secret, source, target = pair.base / "key", pair.source.Exported("web/disk"), pair.target.Exported("web.new/disk")
-    secret.write_bytes(b"a secret")
-    source.parent.mkdir(parents=True)
-    source.write_bytes(b"harmless")
-    receiver = pair.target.Import(File(target))
-    port = pair.target.Port(receiver)
-    # As above.
-    os.kill(pair.target.Holder(receiver), signal.SIGSTOP)
-    sender = pair.source.Export(File(source), pair.target.address, port)
-    _Swap(source, secret)
-    os.kill(pair.target.Holder(receiver), signal.SIGCONT)
-    assert pair.source.End(sender)["exit_status"] == 1 and pair.target.End(receiver)["exit_status"] == 1
-    assert not target.exists() or target.read_bytes() == b""
-    pair.source.Call("impexp_cleanup", sender)
-    pair.target.Call("impexp_cleanup", receiver)
+    pair.CleanUp(sender, receiver)
 
 
 def test_an_older_file_gives_way_to_a_new_one(pair: Pair) -> None:
@@ -515,8 +502,7 @@ def test_an_older_file_gives_way_to_a_new_one(pair: Pair) -> None:
         assert pair.source.End(sender)["exit_status"] == 0 and pair.target.End(receiver)["exit_status"] == 0
         earlier.write(b" AN")
     assert target.read_bytes() == b"new"
-    pair.source.Call("impexp_cleanup", sender)
-    pair.target.Call("impexp_cleanup", receiver)
+    pair.CleanUp(sender, receiver)
 
 
 def test_a_file_is_on_stable_storage_when_it_has_arrived(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from cryptography import x509 as crypto
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from support.realcluster import WaitUntil
-from support.realtransfers import MAGIC, Pem, Place
+from support.realtransfers import MAGIC, Pem, Place, ShakeHands
 
 from ganeti import x509
 from ganeti.impexpd import channel, listening, settings
@@ -192,13 +192,7 @@ def test_a_connection_that_is_refused_is_not_cut_off(place: Place) -> None:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = place.Context(False, place.WritePem(WRONG)).wrap_bio(incoming, outgoing)
     with _Stranger(place, place.Import().Start().Port()) as sock:
-        while True:
-            try:
-                tls.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                sock.sendall(outgoing.read())
-                incoming.write(sock.recv(65536))
+        ShakeHands(sock, tls, incoming, outgoing)
         tls.write(b"x" * 100000)
         sock.sendall(outgoing.read())  # the end of the handshake, and data
         while data := sock.recv(65536):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.realcluster import WaitUntil
-from support.realtransfers import MAGIC, Place, ReceiveAll
+from support.realtransfers import MAGIC, Place, ReceiveAll, ShakeHands
 
 from ganeti.impexpd.channel import Channel
 
@@ -119,13 +119,7 @@ def test_what_comes_with_the_end_of_the_handshake_is_not_waited_for(place: Place
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = place.Context(False).wrap_bio(incoming, outgoing, server_side=False)
     with socket.create_connection((place.address, receiver.Port()), 20) as sock:
-        while True:
-            try:
-                tls.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                sock.sendall(outgoing.read())
-                incoming.write(sock.recv(1 << 16))
+        ShakeHands(sock, tls, incoming, outgoing)
         tls.write(SENT_MAGIC + CONTENT[:1000])
         with contextlib.suppress(ssl.SSLWantReadError):
             tls.unwrap()

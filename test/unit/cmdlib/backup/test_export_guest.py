@@ -147,13 +147,7 @@ def test_a_guest_of_which_nothing_is_heard_is_not_started(three: Master) -> None
 
 def test_a_guest_that_ended_although_its_shutdown_failed_is_started_again(three: Master) -> None:
     scene = Exporting(three)
-
-    def end(name: str, _args: Any) -> None:
-        if name == "instance_shutdown":
-            three[0].KillGuest(WEB)
-            raise errors.RpcCallError("connection lost")
-
-    three[0].before = end
+    three[0].EndsUnheard(WEB)
     with pytest.raises(errors.OpExecError, match="connection lost"):
         three.Run(_Export())
     assert scene.Runs() and "export_start" not in three[0].calls

@@ -410,13 +410,7 @@ def test_what_may_still_run_is_never_copied(three: Master, ignore: bool) -> None
 
 def test_a_shutdown_that_fails_although_the_guest_has_ended(three: Master) -> None:
     moving = Moving(three)
-
-    def end(name: str, _args: Any) -> None:
-        if name == "instance_shutdown":
-            three[0].KillGuest(WEB)
-            raise errors.RpcCallError("connection lost")
-
-    three[0].before = end
+    three[0].EndsUnheard(WEB)
     err = _Fails(moving, "connection lost; nothing was moved")
     assert "--ignore-consistency" in str(err.hint)
     three.Run(_Move(ignore_consistency=True))

@@ -334,16 +334,21 @@ def test_a_helper_that_cannot_be_ended_is_said(three: Master) -> None:
     assert scene.Exports() == [[], [], []]
 
 
-def test_a_helper_of_which_nobody_knows_whether_it_has_ended_keeps_disks_from_being_read(three: Master) -> None:
-    scene = Zeroing(three)
-    look = three[0].before
+def _FailsForHelper(scene: Zeroing, call: str, why: str) -> None:
+    """From the helper's start on, this call fails on its node."""
+    look = scene.master[0].before
 
     def fail(name: str, args: Any) -> None:
         look(name, args)
-        if name == "instance_shutdown" and scene.given:
-            raise errors.RpcCallError("it does not answer")
+        if name == call and scene.given:
+            raise errors.RpcCallError(why)
 
-    three[0].before = fail
+    scene.master[0].before = fail
+
+
+def test_a_helper_of_which_nobody_knows_whether_it_has_ended_keeps_disks_from_being_read(three: Master) -> None:
+    scene = Zeroing(three)
+    _FailsForHelper(scene, "instance_shutdown", "it does not answer")
     with pytest.raises(errors.OpExecError, match=r"It is not known whether the helper on instance web.* has ended"):
         scene.Export()
     assert "export_start" not in three[0].calls
@@ -351,15 +356,8 @@ def test_a_helper_of_which_nobody_knows_whether_it_has_ended_keeps_disks_from_be
 
 def _KeepsRunning(scene: Zeroing) -> None:
     """The helper can be ended by nobody."""
-    look = scene.master[0].before
-
-    def fail(name: str, args: Any) -> None:
-        look(name, args)
-        if name == "instance_shutdown" and scene.given:
-            raise errors.RpcCallError("it hangs in the kernel")
-
     scene.looks = 1 << 30
-    scene.master[0].before = fail
+    _FailsForHelper(scene, "instance_shutdown", "it hangs in the kernel")
 
 
 def test_disks_are_not_taken_from_a_helper_that_may_run(three: Master) -> None:
@@ -388,14 +386,7 @@ def test_a_helper_of_which_its_node_says_nothing_may_still_run(three: Master) ->
     scene = Zeroing(three)
     _KeepsRunning(scene)
     scene.looks = 3
-    look = three[0].before
-
-    def fail(name: str, args: Any) -> None:
-        look(name, args)
-        if name == "instance_run_state" and scene.given:
-            raise errors.RpcCallError("busy")
-
-    three[0].before = fail
+    _FailsForHelper(scene, "instance_run_state", "busy")
     with pytest.raises(errors.OpExecError, match=r"It is not known whether the helper on instance web.* has ended"):
         scene.Export()
     assert three[0].calls.count("instance_start") == 1 and not scene.Runs()
