@@ -48,7 +48,7 @@ class LUTestDelay(NoHooksLU[opcodes.OpTestDelay]):
 
     def _Sleep(self) -> None:
         if self.op.on_master:
-            runtime.Sleep(self.op.duration)
+            self.Pause(self.op.duration)
         if self.op.on_node_uuids:
             results = self.rpc.call_test_delay(self.op.on_node_uuids, self.op.duration)
             for result in results.values():

@@ -98,9 +98,13 @@ class Callbacks:
         self._worker.LogAdded(self._entry)
 
     def Pause(self, seconds: float) -> None:
-        """Wait between two looks at something that takes long; raise OpExecError if the job is to end."""
-        runtime.Sleep(seconds)
-        self._entry.CheckKilled()
+        """Wait between two looks at something that takes long; raise OpExecError, a second later at most, if the job is to end."""
+        end = runtime.Monotonic() + seconds
+        left = seconds
+        while left > 0:
+            runtime.Sleep(min(left, 1.0))
+            self._entry.CheckKilled()
+            left = end - runtime.Monotonic()
 
     def CurrentPriority(self) -> int:
         """Return the priority for the next lock; called before every level, so a cancellation is noticed here too."""

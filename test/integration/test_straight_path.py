@@ -376,6 +376,15 @@ def test_a_job_is_killed_by_ending_its_calls(cluster: RealCluster) -> None:
         assert Statuses(client, [job_id]) == ["error"]
 
 
+def test_a_job_that_waits_on_the_master_is_killed_too(cluster: RealCluster) -> None:
+    with cluster[0].Client() as client:
+        job_id = client.SubmitJob([Delay(600, on_master=True)])
+        WaitUntil(lambda: Statuses(client, [job_id]) == ["running"], "the job runs")
+        assert client.CancelJob(job_id, kill=True) == [True, f"Job {job_id} was killed; node calls ended: 0"]
+        [[status, result]] = client.QueryJobs([job_id], ["status", "opresult"])
+        assert status == "error" and "ended with 'gnt-job cancel --kill'" in str(result)
+
+
 @pytest.mark.req("D20-VOTE-06", "D20-VOTE-07")
 def test_masterd_starts_on_the_master_only() -> None:
     with RealCluster(2) as cluster:

@@ -14,7 +14,7 @@ from typing import Any
 from simulated import World
 from simulated.transport import Network, SimulatedTransport
 
-from ganeti import constants, hypervisor, locking, mcpu, objects, opcodes, runtime, storage
+from ganeti import constants, errors, hypervisor, locking, mcpu, objects, opcodes, runtime, storage
 from ganeti.cmdlib import LU_MAPPING
 from ganeti.cmdlib.allocation import proofs
 from ganeti.config import ConfigWriter, VotersOf
@@ -54,6 +54,20 @@ class Callbacks(mcpu.OpExecCbBase):
     @property
     def messages(self) -> list[str]:
         return [message for kind, message in self.log if kind == constants.ELOG_MESSAGE]
+
+
+class KilledInPause(Callbacks):
+    """An administrator ends the job with a kill; it notices that in one of its pauses, and cleans up."""
+
+    def __init__(self, which: int = 3) -> None:
+        super().__init__()
+        self._left = which
+
+    def Pause(self, seconds: float) -> None:
+        super().Pause(seconds)
+        self._left -= 1
+        if self._left == 0:
+            raise errors.OpExecError("The job was ended with 'gnt-job cancel --kill'")
 
 
 class KilledMeanwhile(Exception):

@@ -195,7 +195,7 @@ class Renewal:
                     self._failures[uuid] = result.fail_msg or "it sent a report that is not valid"
             if None not in found.values() or not left:
                 break
-            runtime.Sleep(renewal.SEEN_WITHIN)
+            self._lu.Pause(renewal.SEEN_WITHIN)
         return found
 
     def _Stop(self, nodes: Sequence[str], what: str, changed: bool = True) -> NoReturn:
@@ -309,7 +309,7 @@ class Renewal:
             reports = self._Look()
             if all(has is not None and arrived(has) for has in reports.values()):
                 return
-            runtime.Sleep(_STEP)
+            self._lu.Pause(_STEP)
 
 
 def _Hint(name: str, again: str, silent: bool) -> str:

@@ -36,6 +36,11 @@ class NicPlan:
         self._lu = lu
         self._owner = instance.name
         self._pnode = pnode_uuid
+        self._others = [
+            uuid
+            for uuid in lu.snapshot.AllNodes(instance)
+            if uuid not in (pnode_uuid, instance.primary_node) and not lu.snapshot.nodes[uuid].offline
+        ]
         self.nics = list(instance.nics)
         self.entries: list[tuple[str, Any]] = []
         self.hot: list[tuple[int, HotChange]] = []
@@ -105,12 +110,17 @@ class NicPlan:
     def _CheckBridge(self, filled: Mapping[str, Any]) -> None:
         if filled[nic_params.NIC_MODE] != constants.NIC_MODE_BRIDGED:
             return
-        result = self._lu.rpc.call_bridges_exist(self._pnode, [filled[nic_params.NIC_LINK]])
+        bridges = [filled[nic_params.NIC_LINK]]
+        result = self._lu.rpc.call_bridges_exist(self._pnode, bridges)
         text = f"Error checking bridges on node '{result.node_name}'"
         if self._lu.op.force:
             result.Warn(text, self._lu.LogWarning)
         else:
             result.Raise(text, prereq=True)
+        for uuid in self._others:
+            result = self._lu.rpc.call_bridges_exist(uuid, bridges)
+            text = f"Error checking bridges on '{result.node_name}', the secondary node of {self._owner}"
+            result.Warn(text, self._lu.LogWarning)
 
 
 class _NicChange:

@@ -142,25 +142,27 @@ def MakeRoom(
     had: dict[str, int] = {}
     wanted: dict[str, int] = {}
     stubborn: set[str] = set()
-    while runtime.Monotonic() - start < WAIT_SECONDS:
-        if asked is None or runtime.Monotonic() - asked >= _PATIENCE_SECONDS:
-            guests = _Guests(lu, node_uuid, but)
-            # Others make up for whoever is still larger than asked.
-            stubborn |= {
-                uuid for guest in guests if guest.memory > wanted.get(uuid := guest.instance.uuid, guest.memory)
-            }
-            willing = [guest for guest in guests if guest.instance.uuid not in stubborn]
-            plan = _Wanted(willing, needed - free + _SPARE)
-            _Ask(lu, node_uuid, willing, plan, feedback)
-            wanted.update(plan)
-            had = {**{guest.instance.uuid: guest.memory for guest in willing}, **had}
-            asked = runtime.Monotonic()
-        runtime.Sleep(_PAUSE)
-        free = FreeMemory(lu, node_uuid, hypervisor, but)
-        if needed <= free:
-            _Settle(lu, node_uuid, had, wanted, but)
-            return free
-    raise _Refused(lu, node_uuid, reason, needed, free, _Settle(lu, node_uuid, had, wanted, but))
+    try:
+        while runtime.Monotonic() - start < WAIT_SECONDS:
+            if asked is None or runtime.Monotonic() - asked >= _PATIENCE_SECONDS:
+                guests = _Guests(lu, node_uuid, but)
+                # Others make up for whoever is still larger than asked.
+                stubborn |= {
+                    uuid for guest in guests if guest.memory > wanted.get(uuid := guest.instance.uuid, guest.memory)
+                }
+                willing = [guest for guest in guests if guest.instance.uuid not in stubborn]
+                plan = _Wanted(willing, needed - free + _SPARE)
+                _Ask(lu, node_uuid, willing, plan, feedback)
+                wanted.update(plan)
+                had = {**{guest.instance.uuid: guest.memory for guest in willing}, **had}
+                asked = runtime.Monotonic()
+            lu.Pause(_PAUSE)
+            free = FreeMemory(lu, node_uuid, hypervisor, but)
+            if needed <= free:
+                return free
+    finally:
+        slow = _Settle(lu, node_uuid, had, wanted, but)
+    raise _Refused(lu, node_uuid, reason, needed, free, slow)
 
 
 def _Settle(

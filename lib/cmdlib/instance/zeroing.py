@@ -199,7 +199,7 @@ class _Helper:
                     f"The helper on instance {name} did not start within {_START_SECONDS:.0f} seconds on node {self._node}",
                     hint="try the image as the disk of an instance",
                 )
-            runtime.Sleep(_START_PAUSE)
+            lu.Pause(_START_PAUSE)
         LimitStart(lu, extended, free)
 
     def _Runs(self) -> bool | None:
@@ -228,7 +228,7 @@ class _Helper:
             if now - reported >= _REPORT_SECONDS:
                 reported = now
                 self._feedback(f"  zeroing free space for {now - begun:.0f} seconds now")
-            runtime.Sleep(min(_END_PAUSE, left))
+            self._lu.Pause(min(_END_PAUSE, left))
         self._feedback("* the helper has ended")
 
     def _End(self, extended: objects.Instance, disk: objects.Disk) -> None:

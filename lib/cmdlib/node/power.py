@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from ganeti import constants, errors, locking, objects, opcodes, params, runtime
+from ganeti import constants, errors, locking, objects, opcodes, params
 from ganeti.cmdlib.base import Feedback, Filled, NoHooksLU
 from ganeti.cmdlib.common import ExpandNode, StillThere
 from ganeti.params import nd
@@ -96,7 +96,7 @@ class LUOobCommand(NoHooksLU[opcodes.OpOobCommand]):
             elif self.op.command == oob.POWER_ON:
                 self._Record([node], True)
                 if node is not last and self.op.power_delay:
-                    runtime.Sleep(self.op.power_delay)
+                    self.Pause(self.op.power_delay)
         if self.op.command == oob.POWER_OFF:
             self._Record([node for node in failed if node.powered], True)
         return entries

@@ -376,7 +376,10 @@ class TLMigrateInstance(Settler):
                 if now - reported >= _REPORT_PAUSE:
                     reported = now
                     self._ReportProgress(progress)
-            runtime.Sleep(_STATUS_PAUSE)
+            try:
+                self.lu.Pause(_STATUS_PAUSE)
+            except errors.OpExecError as err:
+                return str(err)
 
     def _ReportProgress(self, progress: dict[str, Any]) -> None:
         sent, total = progress.get("transferred_ram"), progress.get("total_ram")

@@ -179,7 +179,7 @@ class Settler(Tasklet):
         except errors.OpExecError as err:
             name = self._instance.name
             raise errors.OpExecError(
-                f"Instance {name} is on {self._Name(where)}, but its mirrored disks are not connected ({err});"
+                f"Instance {name} is on {self._Name(where)}, but its mirrored disks are not connected and complete ({err});"
                 f" use 'gnt-instance activate-disks {name}'"
             ) from err
 
@@ -245,7 +245,7 @@ class Settler(Tasklet):
                 return
             if lowest < 100:
                 self._feedback(f"   - progress: {lowest:.1f}%")
-            runtime.Sleep(_SYNC_PAUSE)
+            self.lu.Pause(_SYNC_PAUSE)
 
     def _Unmap(self, node_uuid: str) -> None:
         """Unmap the devices of disks on a node; leaving them mapped does no harm."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.master import Callbacks, Master
+from support.master import KilledInPause, Master
 from support.playedtransfers import Transfers
 from unit.cmdlib.backup.test_export import Exporting, _Export, _ToOtherCluster
 from unit.cmdlib.instance.test_importing import _Arriving, _Import
@@ -139,25 +139,11 @@ def test_disks_go_only_where_the_other_cluster_has_signed(
 # --- ended by an administrator --------------------------------------------------------------------------------------------
 
 
-class _Killed(Callbacks):
-    """Ends the job at its third pause, and whatever pauses then."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pauses = 0
-
-    def Pause(self, seconds: float) -> None:
-        super().Pause(seconds)
-        self.pauses += 1
-        if self.pauses >= 3:
-            raise errors.OpExecError("The job was ended with 'gnt-job cancel --kill'")
-
-
 def test_an_export_that_is_ended_leaves_the_guest_and_nothing_else(three: Master) -> None:
     scene = Exporting(three)
     scene.transfers.looks = 10**6
     with pytest.raises(errors.OpExecError, match="gnt-job cancel --kill"):
-        three.Run(_Export(), _Killed())
+        three.Run(_Export(), KilledInPause())
     assert scene.Runs() and scene.Volumes() == scene.before
     assert scene.transfers.programs == {} and scene.Exports()[1] == []
 
@@ -166,7 +152,7 @@ def test_a_move_that_is_ended_leaves_the_guest_where_it_was(three: Master) -> No
     scene = Exporting(three)
     scene.transfers.looks = 10**6
     with pytest.raises(errors.OpExecError, match="gnt-job cancel --kill"):
-        three.Run(opcodes.OpInstanceMove(instance_name=WEB, target_node="node2"), _Killed())
+        three.Run(opcodes.OpInstanceMove(instance_name=WEB, target_node="node2"), KilledInPause())
     assert scene.Runs() and scene.web.admin_state == constants.ADMINST_UP and scene.transfers.programs == {}
     assert scene.Volumes() == scene.before and sorted(three[1].lvm.Volumes()) == []
 

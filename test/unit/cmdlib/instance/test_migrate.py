@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.configs import WEB_DISK
-from support.master import Master
+from support.master import KilledInPause, Master
 from support.standinlvm import StandInLvm
 from support.writers import InFiles
 
@@ -285,6 +285,15 @@ def test_a_failed_migration_leaves_the_guest_where_it_was(master: Master, where:
     assert WEB in master[0].guests and WEB not in master[1].guests and master[1].incoming == []
     assert master[0].devices[DRBD].open and not master[1].devices[DRBD].open
     assert master[0].devices[DRBD].link == master[1].devices[DRBD].link == "connected"
+
+
+def test_a_migration_without_end_is_ended_by_a_kill(master: Master) -> None:
+    master[0].FailMigrations()
+    master[0].answers["instance_get_migration_status"] = {"status": "active"}
+    with pytest.raises(errors.OpExecError, match="ended with 'gnt-job cancel --kill'; it stays on node1"):
+        master.Run(opcodes.OpInstanceMigrate(instance_name=WEB), KilledInPause())
+    assert _Primary(master) == 0 and WEB in master[0].guests and master[1].incoming == []
+    assert master[0].devices[DRBD].open and not master[1].devices[DRBD].open
 
 
 def test_migration_that_ends_half_way_is_finished_by_the_command_that_the_error_names(master: Master) -> None:

@@ -270,6 +270,19 @@ def test_nics_that_cannot_be(stopped: Master, match: str, code: str, nics: list[
     _Refused(stopped, match, code, nics=nics)
 
 
+def test_a_bridge_that_the_secondary_node_lacks_is_told(stopped: Master) -> None:
+    def warnings() -> list[str]:
+        _Modify(stopped, nics=[["modify", 0, {"link": "br0"}]])
+        return [text for text in stopped.last.messages if "bridges" in text]
+
+    assert warnings() == []
+    stopped[1].faults["bridges_exist"] = "Missing bridges br0"
+    [told] = warnings()
+    assert "bridges on 'node2.example.org', the secondary node of web.example.org: Missing bridges br0" in told
+    stopped.cfg.Update(stopped.snapshot.NodeByName("node2.example.org").Replace(offline=True))
+    assert warnings() == [] and _Web(stopped).nics[0].nicparams["link"] == "br0"
+
+
 def test_addresses_follow_the_networks(stopped: Master) -> None:
     group = next(iter(stopped.snapshot.nodegroups.values()))
     nets = []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.asking import Answering
-from support.master import Master
+from support.master import KilledInPause, Master
 from support.moving import RunWithJobs
 from support.standinlvm import StandInLvm
 from support.virtual import MakeInstance
@@ -293,6 +293,17 @@ def test_if_nobody_gives_memory_back_nothing_was_changed(master: Master) -> None
     # What they did not give they may keep, also if their driver wakes up later.
     assert master[1].arguments["instance_balloon_memory"][1] == 2048
     assert master.Instance(WEB).primary_node == master.nodes[0]
+
+
+def test_who_waits_for_memory_can_be_ended(master: Master) -> None:
+    _Fill(master)
+    for name in ("one.example.org", "two.example.org"):
+        master[1].KeepMemory(name)
+    begun = master.world.now
+    with pytest.raises(errors.OpExecError, match="gnt-job cancel --kill"):
+        master.Run(opcodes.OpInstanceFailover(instance_name=WEB), KilledInPause())
+    assert WEB in master[0].guests and master.world.now - begun < 20
+    assert master[1].arguments["instance_balloon_memory"][1] == 2048, "the last call lets it keep its memory"
 
 
 def test_a_new_instance_for_which_nobody_gives_memory_back_stays_stopped_and_is_complete(master: Master) -> None:

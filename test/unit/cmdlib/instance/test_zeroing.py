@@ -10,7 +10,7 @@ import pytest
 from support.dying import DiesIn, Killed
 from support.ending import EndsAfter
 from support.heads import Server
-from support.master import Master
+from support.master import Callbacks, KilledInPause, Master
 from support.simnode import FILE_FOLDER, SHARED_FOLDER
 from unit.cmdlib.backup.test_export import CONTENT, Exporting
 from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
@@ -93,10 +93,10 @@ class Zeroing(Exporting):
                 self._running = 0
                 self.on_end(WEB)
 
-    def Export(self, **values: Any) -> Any:
+    def Export(self, cbs: Callbacks | None = None, **values: Any) -> Any:
         self.master[0].calls.clear()
         more = {"zero_free_space": True, "compress": "gzip", "long_sleep": True, **values}
-        return self.master.Run(opcodes.OpBackupExport(instance_name="web", target_node="node2", **more))
+        return self.master.Run(opcodes.OpBackupExport(instance_name="web", target_node="node2", **more), cbs)
 
     def Folder(self) -> list[str]:
         return self.master[0].Names(f"{FILE_FOLDER}/{WEB}")
@@ -309,6 +309,14 @@ def test_a_helper_that_never_ends_is_ended(three: Master, values: dict[str, Any]
     assert err.hint == f"give it more time with --zeroing-timeout-per-mib; {shown}"
     assert seconds <= three.world.now - begun < seconds + 30
     assert any(re.search(r"zeroing free space for \d+ seconds now", text) for text in three.last.messages)
+
+
+def test_a_job_that_is_ended_ends_its_helper(three: Master) -> None:
+    scene = Zeroing(three)
+    scene.looks = 1 << 30
+    begun = three.world.now
+    _Fails(scene, "gnt-job cancel --kill", cbs=KilledInPause())
+    assert len(scene.given) == 1 and three.world.now - begun < 70
 
 
 def test_a_helper_that_cannot_be_ended_is_said(three: Master) -> None:
