@@ -6,18 +6,20 @@ import pytest
 from simulation.harness import jobbugs
 from simulation.harness.jobs import RunJobs
 from simulation.harness.play import Describe
+from simulation.harness.remembered import Remembered
 
 from ganeti.jqueue import JobQueue
 
 SEEDS = 250
 _CHUNK = 50
 SEEDS_FOR_A_BUG = 300
+_Plain = Remembered(RunJobs, 30)
 
 
 @pytest.mark.req("D20-JOB-03", "D20-JOB-09", "D20-CALL-01", "D22-JQ-08", "D20-STAT-01", "D20-STAT-03")
 @pytest.mark.parametrize("start", range(1, SEEDS + 1, _CHUNK))
 def test_no_promise_is_broken_under_faults(start: int) -> None:
-    broken = [result for result in map(RunJobs, range(start, start + _CHUNK)) if result.problem]
+    broken = [result for result in map(_Plain, range(start, start + _CHUNK)) if result.problem]
     assert not broken, "\n".join(Describe("jobs", result, events=True) for result in broken)
 
 
@@ -27,7 +29,7 @@ def test_many_faults_at_once() -> None:
 
 
 def test_there_is_something_to_see() -> None:
-    results = [RunJobs(seed) for seed in range(1, 31)]
+    results = [_Plain(seed) for seed in range(1, 31)]
     total: dict[str, int] = {}
     for result in results:
         for status, number in result.outcomes.items():

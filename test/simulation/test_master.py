@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from simulation.harness.play import Describe
+from simulation.harness.remembered import Remembered
 from simulation.master import bugs, scenes
 from simulation.master.parts import MasterParts
 from simulation.master.run import Run
@@ -14,6 +15,7 @@ SEEDS = 500
 _CHUNK = 5
 # Within so many seeds each planted bug shows.
 SEEDS_FOR_A_BUG = 300
+_Plain = Remembered(Run, 100)
 # A seed that shows it, for those that take long to be found; it is tried first.  The first four have a plot of their own.
 SEEN = {
     "NothingIsPassedOn": 4,
@@ -31,7 +33,7 @@ SEEN = {
 @pytest.mark.req("D20-JOB-16", "D20-CALL-02", "D20-CALL-03", "D22-JQ-08")
 @pytest.mark.parametrize("start", range(1, SEEDS + 1, _CHUNK))
 def test_no_promise_is_broken_under_faults(start: int) -> None:
-    results = [Run(seed) for seed in range(start, start + _CHUNK)]
+    results = [_Plain(seed) for seed in range(start, start + _CHUNK)]
     broken = [result for result in results if result.problem]
     assert not broken, "\n".join(Describe("master", result, events=False) for result in broken)
     # Whatever died comes back by a restart alone.
@@ -44,7 +46,7 @@ def test_many_faults_at_once() -> None:
 
 
 def test_there_is_something_to_see() -> None:
-    results = [Run(seed) for seed in range(1, 61)]
+    results = [_Plain(seed) for seed in range(1, 61)]
     ends: Counter[str] = Counter()
     for result in results:
         ends.update(result.outcomes)
@@ -120,4 +122,4 @@ def test_it_would_be_seen_if_a_forced_start_overlooked_who_is_running() -> None:
 @pytest.mark.slow
 def test_files_are_edited_by_hand_in_some_runs() -> None:
     """That an edit is taken over whenever a start can do so is what every run needs to come to rest."""
-    assert sum(Run(seed).edits for seed in range(1, 101)) >= 3
+    assert sum(_Plain(seed).edits for seed in range(1, 101)) >= 3

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 from simulation.harness.play import Describe
+from simulation.harness.remembered import Remembered
 from simulation.migration import bugs
 from simulation.migration.master import DRBD, Parts
 from simulation.migration.plots import PlotOf, TwoLateCalls
@@ -19,16 +20,17 @@ SEEDS = 1000
 _CHUNK = 50
 # Within so many seeds each planted bug shows.
 SEEDS_FOR_A_BUG = 200
+_Plain = Remembered(Run, 200)
 
 
 @pytest.mark.parametrize("start", range(1, SEEDS + 1, _CHUNK))
 def test_no_promise_is_broken_under_faults(start: int) -> None:
-    broken = [result for seed in range(start, start + _CHUNK) if (result := Run(seed)).problem]
+    broken = [result for seed in range(start, start + _CHUNK) if (result := _Plain(seed)).problem]
     assert not broken, "\n".join(Describe("migration", result, events=True) for result in broken)
 
 
 def test_there_is_something_to_see() -> None:
-    results = [Run(seed) for seed in range(1, 201)]
+    results = [_Plain(seed) for seed in range(1, 201)]
     ends = Counter(end for result in results for end in Counter(result.outcomes).elements())
     assert ends["done"] > 50 and ends["killed"] > 20, "jobs succeed, and masters die"
     text = "\n".join(event for result in results for event in result.events)

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 from simulation.harness.play import Describe, Result
+from simulation.harness.remembered import Remembered
 from simulation.migration.judged import Judged
 from simulation.migration.master import DRBD
 from simulation.migration.qemu import SimulatedDisk
@@ -21,11 +22,12 @@ SEEDS = 300
 _CHUNK = 50
 # Within so many seeds each planted bug shows.
 SEEDS_FOR_A_BUG = 200
+_Plain = Remembered(Run, 100)
 
 
 @pytest.mark.parametrize("start", range(1, SEEDS + 1, _CHUNK))
 def test_no_promise_is_broken_under_faults(start: int) -> None:
-    broken = [result for seed in range(start, start + _CHUNK) if (result := Run(seed)).problem]
+    broken = [result for seed in range(start, start + _CHUNK) if (result := _Plain(seed)).problem]
     assert not broken, "\n".join(Describe("mirrors", result, events=True) for result in broken)
 
 
@@ -80,7 +82,7 @@ def test_nobody_removes_volumes_that_an_unanswered_call_has_put_to_use(seed: int
 
 
 def test_there_is_something_to_see() -> None:
-    results = [Run(seed) for seed in range(1, 101)]
+    results = [_Plain(seed) for seed in range(1, 101)]
     ends = Counter(end for result in results for end in Counter(result.outcomes).elements())
     assert ends["done"] > 50 and ends["killed"] > 10, "jobs succeed, and masters die"
     text = "\n".join(event for result in results for event in result.events)
