@@ -16,6 +16,11 @@ RELEASE_VERSION = "3.1.0"
 VCS_VERSION = "(none)"
 OS_API_V10, OS_API_V15, OS_API_V20 = 10, 15, 20
 OS_API_VERSIONS = frozenset([OS_API_V10, OS_API_V15, OS_API_V20])
+# Seconds by which clocks of nodes and clusters may differ.
+MAX_CLOCK_SKEW = 150.0
+# What a node is asked about an operating system: whether it takes parameters, and has an optional script.
+OS_CHECK_PARAMETERS = "parameters"
+OS_SCRIPT_EXPORT, OS_SCRIPT_IMPORT = "export", "import"
 # The parameter of an instance that names an image to be used in place of an operating system's scripts (doc/reference/interfaces.md a.6).
 OS_IMAGE = "os-image"
 EXPORT_VERSION = 0

@@ -80,6 +80,14 @@ def Resolve(path: str) -> str:
 
 
 @contextlib.contextmanager
+def _Held(directory: str) -> Iterator[str]:
+    """Give a path to a directory of the directory of exports, itself no link: another node may put one in its place meanwhile."""
+    above, name = posixpath.split(directory)
+    with runtime.HoldFolder(posixpath.join(paths.WithoutLinks(above), name)) as held:
+        yield held
+
+
+@contextlib.contextmanager
 def _Naming(what: str) -> Iterator[None]:
     """Let an error of the system say what was tried."""
     try:
@@ -167,10 +175,10 @@ def _ReadDescription(file_name: str) -> str:
 
 
 def _ReadRegular(file_name: str) -> str:
-    """Return the text of a file; not of a pipe, which nobody may ever write to."""
-    if not stat.S_ISREG(runtime.Stat(file_name).st_mode):
-        raise errors.RpcCallError(f"{file_name} is not a regular file")
-    return runtime.ReadText(file_name, exported.LIMIT)
+    """Return the text of a file; of no other if a link takes the place of it or of a directory on its way."""
+    directory, name = posixpath.split(file_name)
+    with _Held(directory) as held:
+        return runtime.ReadRegular(posixpath.join(held, name), exported.LIMIT).decode("utf-8")
 
 
 # --- removing -----------------------------------------------------------------------------------------------------------
@@ -205,7 +213,8 @@ def _Remove(path: str) -> None:
         runtime.RemoveFile(path, sync=True)
         return
     # A half-removed directory must not look like an export.
-    runtime.RemoveFile(posixpath.join(path, exported.FILE_NAME), sync=True)
+    with _Held(path) as held:
+        runtime.RemoveFile(posixpath.join(held, exported.FILE_NAME), sync=True)
     runtime.RemoveTree(path)
 
 
@@ -229,7 +238,8 @@ def FinalizeExport(instance: Mapping[str, Any], snap_disks: Sequence[Mapping[str
         runtime.MakeDirs(pathutils.EXPORT_DIR, _DIR_MODE)
         _Names()
         directory = _NewDirectory(name)
-        _SettleContent(directory, exporting, disks)
+        with _Held(directory) as held:
+            _SettleContent(held, directory, exporting, disks)
         _TakePlace(name, directory)
 
 
@@ -246,23 +256,24 @@ def _NewDirectory(name: str) -> str:
     return found[0]
 
 
-def _SettleContent(directory: str, instance: objects.Instance, disks: Sequence[objects.Disk | None]) -> None:
-    """Make the files in the directory those of the export, all on the disk."""
+def _SettleContent(held: str, directory: str, instance: objects.Instance, disks: Sequence[objects.Disk | None]) -> None:
+    """Make the files in the directory, which is held, those of the export, all on the disk."""
     dumps = [exported.DumpName(disk) for disk in disks if disk is not None]
     for dump in dumps:
-        mode = _Mode(posixpath.join(directory, dump)) if "/" not in dump else None
+        mode = _Mode(posixpath.join(held, dump)) if "/" not in dump else None
         if mode is None or not stat.S_ISREG(mode):
             raise errors.RpcCallError(
                 f"Instance {instance.name}: file {dump}, with the content of a disk, is missing from {directory}"
             )
-    for name in runtime.ListDir(directory):
+    for name in runtime.ListDir(held):
         if name not in dumps:
-            _Remove(posixpath.join(directory, name))
+            path = posixpath.join(held, name)
+            (runtime.RemoveTree if _IsDir(path) else runtime.RemoveFile)(path)
     for dump in dumps:
-        runtime.Extend(posixpath.join(directory, dump), 0)
+        runtime.Extend(posixpath.join(held, dump), 0)
     text = exported.Compose(instance, disks, int(runtime.Time()))
     # It may have private parameters of the operating system.
-    runtime.WriteFile(posixpath.join(directory, exported.FILE_NAME), text, mode=_FILE_MODE)
+    runtime.WriteFile(posixpath.join(held, exported.FILE_NAME), text, mode=_FILE_MODE)
 
 
 def _TakePlace(name: str, directory: str) -> None:

@@ -226,9 +226,11 @@ def _ImportEnd(instance: objects.Instance, dest: Sequence[Any], limit: int | Non
     kind, args = _Checked(dest)
     if kind == "file":
         path = _ExportedFile(args[0])
-        runtime.MakeDirs(posixpath.dirname(path), _FILE_DIR_MODE)
+        directory, name = posixpath.split(path)
+        runtime.MakeDirs(directory, _FILE_DIR_MODE)
         # What a transfer that was given up still writes goes to a file without a name.
-        runtime.RemoveFile(path)
+        with runtime.HoldFolder(directory) as held:
+            runtime.RemoveFile(posixpath.join(held, name))
         return _End(_FILES_UMASK, f"| {BuildWriteFile(path, limit)}")
     disk = wire.Disk(args[0])
     if kind == "raw":
@@ -293,10 +295,14 @@ def _Mebibytes(size: int) -> int:
 
 
 def BuildReadFile(path: str) -> str:
-    """Return a shell's command that copies a file to standard output; not what a link leads to that has taken its place."""
-    return _InDirectory(
-        path, ["dd", f"if={posixpath.basename(path)}", f"bs={base.BLOCK_BYTES}", "iflag=nofollow", "status=none"]
-    )
+    """Return a shell's command that copies a file to standard output; nothing else that has taken its place, or leads to it.
+
+    Nobody can change what is open.
+    """
+    file_name = _Quoted([path])
+    same = f'[ -f /proc/self/fd/0 ] && [ "$(readlink /proc/self/fd/0)" = {file_name} ]'
+    copy = _Quoted(["dd", f"bs={base.BLOCK_BYTES}", "status=none"])
+    return f"{{ {same} || {{ {_Replaced(path)}; }}; {copy}; }} <{file_name}"
 
 
 def BuildWriteFile(path: str, limit: int | None = None) -> str:
@@ -328,9 +334,12 @@ def _InDirectory(path: str, argv: Sequence[str], after: str = "") -> str:
     the path and the opening of the file.  What the kernel calls our own directory, nobody can change.
     """
     directory = _Quoted([posixpath.dirname(path)])
-    gone = _Quoted([f"{posixpath.dirname(path)} has been replaced by something else"])
-    enter = f'cd -P {directory} && [ "$(/bin/pwd -P)" = {directory} ] || {{ echo {gone} >&2; exit 1; }}'
+    enter = f'cd -P {directory} && [ "$(/bin/pwd -P)" = {directory} ] || {{ {_Replaced(posixpath.dirname(path))}; }}'
     return "{ " + "; ".join(filter(None, [enter, _Quoted(argv), after])) + "; }"
+
+
+def _Replaced(path: str) -> str:
+    return f"echo {_Quoted([f'{path} has been replaced by something else'])} >&2; exit 1"
 
 
 def _PastCache(argv: Sequence[str]) -> str:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     import os
     import random
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from ganeti.runtime import protocols
 
@@ -185,6 +186,11 @@ def ReadFile(path: str, limit: int | None = None) -> bytes:
     return _here.side.ReadFile(path, limit)
 
 
+def ReadRegular(path: str, limit: int | None = None) -> bytes:
+    """ReadFile where others can put things: OSError for a link and for what is no regular file, without waiting for a pipe."""
+    return _here.side.ReadRegular(path, limit)
+
+
 def ReadEnd(path: str, count: int) -> bytes:
     """Return the last ``count`` bytes of a regular file, or all that it has; no more is read."""
     return _here.side.ReadEnd(path, count)
@@ -312,6 +318,14 @@ def DiskFree(path: str) -> int:
 def DiskSize(path: str) -> int:
     """Return the size in bytes of the file system of ``path``."""
     return _here.side.DiskSize(path)
+
+
+def HoldFolder(path: str) -> AbstractContextManager[str]:
+    """Give a path to this very folder until the end of the block, whatever has its name meanwhile.
+
+    Where others can put links this is how to work inside.  NotADirectoryError if a part of ``path`` (absolute) is a link.
+    """
+    return _here.side.HoldFolder(path)
 
 
 def LockFile(path: str, exclusive: bool = True, timeout: float | None = None, mode: int = 0o600) -> protocols.FileLock:

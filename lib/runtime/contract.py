@@ -41,6 +41,10 @@ class QueueEmpty(Exception):
     """Nothing came within the time given."""
 
 
+# What is said of a link, a pipe or a device where a file is expected.
+NOT_REGULAR = "It is not a regular file"
+
+
 class FileTooLarge(OSError):
     """The file is larger than the caller can take."""
 

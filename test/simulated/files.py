@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import posixpath
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.runtime.contract import FileTooLarge, LockBusy, NewFile
+from ganeti.runtime.contract import NOT_REGULAR, FileTooLarge, LockBusy, NewFile
 from simulated.disk import DISK_SIZE, Device, Disk, Fail, File, Folder, Link
 from simulated.locks import Waiters
 
@@ -96,6 +97,11 @@ class Files:
         if limit is not None and inode.size > limit:
             raise FileTooLarge(path, limit)
         return inode.Read()
+
+    def ReadRegular(self, path: str, limit: int | None = None) -> bytes:
+        if not isinstance(self._disk.Find(path, follow=False), File):
+            raise OSError(errno.EINVAL, NOT_REGULAR, path)
+        return self.ReadFile(path, limit)
 
     def ReadEnd(self, path: str, count: int) -> bytes:
         self.world.Reach("ReadEnd", path)
@@ -282,6 +288,16 @@ class Files:
         inode.uid = inode.uid if uid == -1 else uid
         inode.gid = inode.gid if gid == -1 else gid
         self._disk.Changed(path, inode)
+
+    @contextlib.contextmanager
+    def HoldFolder(self, path: str) -> Iterator[str]:
+        """Nobody else gives names here, so the path itself is as good."""
+        self.world.Reach("HoldFolder", path)
+        parts = posixpath.normpath(path).split("/")
+        for count in range(2, len(parts) + 1):
+            if not isinstance(self._disk.Find("/".join(parts[:count]), follow=False), Folder):
+                raise Fail(errno.ENOTDIR, path)
+        yield path
 
     def IsHeld(self, path: str) -> bool:
         self.world.Reach("IsHeld", path)

@@ -20,8 +20,8 @@ VARIANT_DELIMITER = "+"
 CREATE, CREATE_UNTRUSTED, IMPORT, EXPORT, RENAME, VERIFY = (
     "create",
     "create_untrusted",
-    "import",
-    "export",
+    constants.OS_SCRIPT_IMPORT,
+    constants.OS_SCRIPT_EXPORT,
     "rename",
     "verify",
 )
@@ -29,13 +29,13 @@ _SCRIPTS = (CREATE, CREATE_UNTRUSTED, IMPORT, EXPORT, RENAME, VERIFY)
 
 API_FILE = "ganeti_api_version"
 VARIANTS_FILE = "variants.list"
-_UNLISTED = re.compile(r"(?!\.)[-+_.a-zA-Z0-9]+")
 HYPERVISORS_FILE = "hypervisors"
 VERSION_FILE = "os_version"
 
 _LIST_LIMIT = 1024 * 1024
 # After upper-casing and turning "-" into "_" it must be a variable's name.
 _PARAMETER = re.compile(r"[A-Za-z0-9_-]+")
+_PLAIN_VARIANT = re.compile(r"(?!\.)[-+_.a-zA-Z0-9]+")
 
 
 class OsError(errors.RpcCallError):
@@ -83,11 +83,11 @@ class OsDefinition:
             )
 
     def CheckForced(self, variant: str) -> None:
-        """Raise OsError if a variant that need not be listed could lead a script, which may make a file's name of it, astray."""
-        if variant and variant not in self.variants and not _UNLISTED.fullmatch(variant):
+        """Raise OsError unless a variant is listed or is a plain name: scripts may read a file of that name."""
+        if variant and variant not in self.variants and not _PLAIN_VARIANT.fullmatch(variant):
             raise OsError(
-                f"'{variant}' cannot be the name of a variant of OS {self.name}: letters, digits, '-', '+', '_' and '.' are allowed,"
-                " and no '.' in front"
+                f"'{variant}' is not a valid name for a variant of OS {self.name}: letters, digits, '-', '+', '_' and '.' are"
+                " allowed, and no '.' in front"
             )
 
     def CheckVariant(self, variant: str) -> None:

@@ -18,7 +18,6 @@ from ganeti.utils import definitions, owndirs
 
 Dict = dict[str, Any]
 
-CHECK_PARAMETERS = "parameters"
 _CHECKED_SCRIPTS = (osdef.EXPORT, osdef.IMPORT)
 
 _SCRIPT_SECONDS = 86400.0
@@ -110,9 +109,9 @@ def TransferCommand(
 def Validate(required: bool, name: str, checks: list[str], params: Dict, force_variant: bool) -> bool:
     """Return true, or false when the OS is not there and need not be; anything wrong is an error (os_validate).
 
-    ``checks``: CHECK_PARAMETERS; the name of a script: that there is one.
+    ``checks``: constants.OS_CHECK_PARAMETERS; the name of a script: that there is one.
     """
-    unknown = set(checks) - {CHECK_PARAMETERS, *_CHECKED_SCRIPTS}
+    unknown = set(checks) - {constants.OS_CHECK_PARAMETERS, *_CHECKED_SCRIPTS}
     if unknown:
         raise errors.RpcCallError(f"Unknown checks {', '.join(sorted(unknown))} for OS {name}")
     try:
@@ -131,7 +130,7 @@ def Validate(required: bool, name: str, checks: list[str], params: Dict, force_v
     for script in _CHECKED_SCRIPTS:
         if script in checks:
             found.Script(script)
-    if CHECK_PARAMETERS in checks and max(found.api_versions) >= constants.OS_API_V20:
+    if constants.OS_CHECK_PARAMETERS in checks and max(found.api_versions) >= constants.OS_API_V20:
         _ValidateParameters(found, name, params)
     return True
 
@@ -148,7 +147,7 @@ def _ValidateParameters(found: OsDefinition, name: str, params: Dict) -> None:
             found.Script(osdef.VERIFY)
         return
     result = runtime.RunCmd(
-        [found.Script(osdef.VERIFY), CHECK_PARAMETERS],
+        [found.Script(osdef.VERIFY), constants.OS_CHECK_PARAMETERS],
         env=osenv.Core(found, name, params),
         cwd=found.path,
         umask=_UMASK,

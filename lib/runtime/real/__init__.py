@@ -21,6 +21,7 @@ _MODULES = {
     ),
     "files": (
         "ReadFile",
+        "ReadRegular",
         "ReadEnd",
         "WriteFile",
         "WriteFiles",
@@ -42,6 +43,7 @@ _MODULES = {
         "Chmod",
         "Chown",
         "SetTimes",
+        "HoldFolder",
         "IsHeld",
         "DiskFree",
         "DiskSize",

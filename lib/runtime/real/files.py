@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
+import io
 import os
 import stat
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ganeti import errors
-from ganeti.runtime.contract import FileTooLarge, LockBusy, NewFile
+from ganeti.runtime.contract import NOT_REGULAR, FileTooLarge, LockBusy, NewFile
 
 IsDir = os.path.isdir
 Exists = os.path.exists
@@ -34,21 +36,44 @@ def SetTimes(path: str, atime: float, mtime: float) -> None:
 
 def ReadFile(path: str, limit: int | None = None) -> bytes:
     with open(path, "rb", buffering=0) as handle:
-        if limit is None:
-            return handle.readall()
-        if os.fstat(handle.fileno()).st_size > limit:
-            raise FileTooLarge(path, limit)
-        parts = []
-        room = limit + 1  # files in /proc have no size
-        while room > 0:
-            part = handle.read(min(room, _CHUNK))
-            if not part:
-                break
-            parts.append(part)
-            room -= len(part)
-        if room <= 0:
-            raise FileTooLarge(path, limit)
-        return b"".join(parts)
+        return _ReadAll(handle, path, limit)
+
+
+def ReadRegular(path: str, limit: int | None = None) -> bytes:
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as err:
+        # What a link is called by those who refuse it, and a socket, or a device without a driver.
+        if err.errno in (errno.ELOOP, errno.ENXIO, errno.ENODEV):
+            raise _NotRegular(path) from err
+        raise
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise _NotRegular(path)
+    with open(number, "rb", buffering=0) as handle:
+        return _ReadAll(handle, path, limit)
+
+
+def _NotRegular(path: str) -> OSError:
+    return OSError(errno.EINVAL, NOT_REGULAR, path)
+
+
+def _ReadAll(handle: io.FileIO, path: str, limit: int | None) -> bytes:
+    if limit is None:
+        return handle.readall()
+    if os.fstat(handle.fileno()).st_size > limit:
+        raise FileTooLarge(path, limit)
+    parts = []
+    room = limit + 1  # files in /proc have no size
+    while room > 0:
+        part = handle.read(min(room, _CHUNK))
+        if not part:
+            break
+        parts.append(part)
+        room -= len(part)
+    if room <= 0:
+        raise FileTooLarge(path, limit)
+    return b"".join(parts)
 
 
 def ReadEnd(path: str, count: int) -> bytes:
@@ -269,6 +294,23 @@ def Rename(source: str, target: str, sync: bool = True) -> None:
 
 def Chown(path: str, uid: int, gid: int) -> None:
     os.chown(path, uid, gid, follow_symlinks=False)
+
+
+@contextlib.contextmanager
+def HoldFolder(path: str) -> Iterator[str]:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    # Through a name of the kernel's own every function works on what was opened.
+    held = f"/proc/self/fd/{handle}"
+    try:
+        if os.readlink(held) != path:
+            raise NotADirectoryError(errno.ENOTDIR, "A part of the path is a link", path)
+        yield held
+    except OSError as err:
+        if isinstance(err.filename, str) and err.filename.startswith(f"{held}/"):
+            err.filename = path + err.filename.removeprefix(held)
+        raise
+    finally:
+        os.close(handle)
 
 
 def IsHeld(path: str) -> bool:

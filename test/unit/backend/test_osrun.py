@@ -302,9 +302,9 @@ def test_whoever_needs_a_script_can_ask_for_it_before(system: System) -> None:
 @pytest.mark.parametrize("variant", ["../../../tmp/evil", ".hidden", "a b", "a/b", "a\nb"])
 def test_a_forced_variant_leads_no_script_astray(system: System, variant: str) -> None:
     """Scripts of systems read a file with the variant's name."""
-    with pytest.raises(osdef.OsError, match="cannot be the name of a variant of OS tiny"):
+    with pytest.raises(osdef.OsError, match="is not a valid name for a variant of OS tiny"):
         osrun.Validate(True, f"tiny+{variant}", [], {}, True)
-    with pytest.raises(osdef.OsError, match="cannot be the name of a variant of OS tiny"):
+    with pytest.raises(osdef.OsError, match="is not a valid name for a variant of OS tiny"):
         osrun.Add(system.Data(os=f"tiny+{variant}"), False, 0)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -21,7 +23,7 @@ from support.virtual import MakeDisk, MakeInstance
 from support.virtualnode import TOP
 
 from ganeti import backend, errors, objects, pathutils, runtime, serializer
-from ganeti.backend import transfer
+from ganeti.backend import exports, transfer
 from ganeti.rpc.answers import Fits
 from ganeti.rpc.encoders import Body
 from ganeti.rpc.procedures import PROCEDURES
@@ -445,6 +447,62 @@ def test_a_directory_that_becomes_a_link_is_not_written_to(pair: Pair) -> None:
     pair.CleanUp(sender, receiver)
 
 
+class _Swapping:
+    """The real side, on which a directory becomes a link to another place when somebody works in one for the last time."""
+
+    def __init__(self, place: Path, times: int):
+        self._side, self._place, self.left = runtime.CurrentSide(), place, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._side, name)
+
+    @contextlib.contextmanager
+    def HoldFolder(self, path: str) -> Iterator[str]:
+        with self._side.HoldFolder(path) as held:
+            self.left -= 1
+            if self.left == 0:
+                _Swap(Path(path), self._place)
+            yield held
+
+
+@pytest.mark.parametrize(("what", "times"), [("completed", 2), ("removed", 2), ("looked at", 1)])
+def test_a_directory_that_becomes_a_link_is_left_alone(pair: Pair, what: str, times: int) -> None:
+    place = pair.base / "lib"
+    (place / "folder").mkdir(parents=True)
+    (place / "config.ini").write_text("[export]\nversion = 0\n# a secret\n")
+    name = pair.target.instance.name
+    directory = pair.target.Exported(name if what == "looked at" else f"{name}.new")
+    (directory / "left over").mkdir(parents=True)
+    (directory / "config.ini").write_text("[export]\nversion = 0\n")
+    side, swapping = runtime.CurrentSide(), _Swapping(place, times)
+    runtime.EnterSide(swapping)
+    try:
+        if what == "completed":
+            with pair.target, contextlib.suppress(errors.GenericError):
+                exports.FinalizeExport(pair.target.instance.ToDict(runtime=True), [False])
+        elif what == "removed":
+            with contextlib.suppress(errors.GenericError, OSError):
+                pair.target.Call("export_remove", name)
+        else:
+            assert "secret" not in pair.target.Call("export_info", str(directory))
+    finally:
+        runtime.EnterSide(side)
+    assert swapping.left == 0
+    assert sorted(os.listdir(place)) == ["config.ini", "folder"] and "secret" in (place / "config.ini").read_text()
+
+
+def test_only_regular_files_are_read(pair: Pair) -> None:
+    """Also if a device takes the place of one whose size has been looked at."""
+    path = pair.base / "file"
+    path.write_bytes(b"harmless")
+    read = [shutil.which("bash") or "", "-c", transfer.BuildReadFile(str(path))]
+    assert subprocess.run(read, capture_output=True, check=True, timeout=50).stdout == b"harmless"
+    path.unlink()
+    os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))
+    done = subprocess.run(read, capture_output=True, check=False, timeout=50)
+    assert (done.returncode, done.stdout) == (1, b"") and b"has been replaced by something else" in done.stderr
+
+
 @pytest.mark.parametrize("what", ["the directory", "the file"])
 def test_what_becomes_a_link_is_not_read(pair: Pair, what: str) -> None:
     place = pair.base / "keys"
@@ -464,7 +522,7 @@ def test_what_becomes_a_link_is_not_read(pair: Pair, what: str) -> None:
         _Swap(source.parent, place)
     os.kill(pair.target.Holder(receiver), signal.SIGCONT)
     said = pair.source.End(sender)["error_message"]
-    assert said and (what == "the file" or "web has been replaced by something else" in said)
+    assert said and "web/disk has been replaced by something else" in said
     assert pair.target.End(receiver)["exit_status"] == 1
     # It may have begun its file before it learned that nothing comes.
     assert not target.exists() or target.read_bytes() == b""

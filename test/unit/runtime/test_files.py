@@ -186,6 +186,42 @@ def test_links_lead_to_their_targets(place: Place) -> None:
 
 
 @Everywhere
+def test_only_a_regular_file_is_read_where_others_put_things(place: Place) -> None:
+    runtime.WriteFile(place.Path("file"), b"data")
+    assert runtime.ReadRegular(place.Path("file"), 4) == b"data"
+    with pytest.raises(runtime.FileTooLarge):
+        runtime.ReadRegular(place.Path("file"), 3)
+    with pytest.raises(FileNotFoundError):
+        runtime.ReadRegular(place.Path("missing"))
+    runtime.Symlink("file", place.Path("link"))
+    runtime.MakeDirs(place.Path("folder"))
+    for name in ("link", "folder"):
+        with pytest.raises(OSError, match="It is not a regular file"):
+            runtime.ReadRegular(place.Path(name))
+
+
+@Everywhere
+def test_a_folder_is_worked_in_by_its_own_path(place: Place) -> None:
+    runtime.MakeDirs(place.Path("a/b"))
+    with runtime.HoldFolder(place.Path("a")) as held:
+        runtime.WriteFile(f"{held}/file", b"data")
+        runtime.MakeDirs(f"{held}/b/c")
+        assert runtime.ListDir(held) == ["b", "file"]
+        runtime.RemoveTree(f"{held}/b")
+    assert runtime.ListDir(place.Path("a")) == ["file"]
+    with pytest.raises(FileNotFoundError), runtime.HoldFolder(place.Path("missing")):
+        pass
+    runtime.Symlink("a", place.Path("link"))
+    runtime.MakeDirs(place.Path("a/d"))
+    for name in ("link", "link/d", "a/file"):
+        with pytest.raises(NotADirectoryError), runtime.HoldFolder(place.Path(name)):
+            pass
+    with pytest.raises(FileNotFoundError) as caught, runtime.HoldFolder(place.Path("a")) as held:
+        runtime.ReadFile(f"{held}/missing")
+    assert caught.value.filename == place.Path("a/missing")
+
+
+@Everywhere
 def test_an_image_takes_no_room_until_it_is_written(place: Place) -> None:
     path = place.Path("disk")
     runtime.CreateFile(path, 5 * 1024**3, 0o600)
