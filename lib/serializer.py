@@ -133,7 +133,7 @@ def LoadProper(text: str | bytes, limit: int = MAX_MESSAGE) -> Any:
     value = _Load(text, limit, _PROPER_DECODER)
     # Looking for the one character first is a hundred times as fast where there is none.
     if "\\" in text and ("\\ud" in text or "\\uD" in text):
-        _CheckTexts(value)
+        CheckTexts(value)
     return value
 
 
@@ -153,7 +153,7 @@ def HasNul(value: Any) -> bool:
     return False
 
 
-def _CheckTexts(value: Any) -> None:
+def CheckTexts(value: Any) -> None:
     """Raise ParseError if a text in the value cannot be written as UTF-8."""
     stack = [value]
     while stack:

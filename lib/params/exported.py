@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ganeti import constants, errors, objects
+from ganeti import constants, errors, objects, serializer
 from ganeti.params import be, hv, nic
 from ganeti.params.types import MAYBE_STRING, ForceDictType, Table
 from ganeti.utils import inifile
@@ -32,7 +32,9 @@ _EXPORT, _INSTANCE, _HYPERVISOR, _BACKEND, _OS, _OS_PRIVATE = (
     "os",
     "os_private",
 )
-NIC_KEYS = ("mac", "ip", "network", "name", nic.NIC_MODE, nic.NIC_LINK, nic.NIC_VLAN)
+# What a network card is connected to on its node.
+CONNECTION = (nic.NIC_MODE, nic.NIC_LINK, nic.NIC_VLAN)
+NIC_KEYS = ("mac", "ip", "network", "name", *CONNECTION)
 _DISK_ATTRIBUTES = (("ivname", "iv_name"), ("size", "size"), ("name", "name"))
 _MOST_DIGITS = 15
 _LONGEST_NAME = 255
@@ -180,6 +182,13 @@ def Parse(text: str) -> Export:
         raise _Malformed(f"over {LIMIT} bytes")
     try:
         sections = inifile.Load(text)
+    except errors.ParseError as err:
+        raise _Malformed(str(err)) from err
+    # Nothing else that comes in lets these through, and no file, command line or variable could have them.
+    if serializer.HasNul(sections):
+        raise _Malformed("a value has a NUL character")
+    try:
+        serializer.CheckTexts(sections)
     except errors.ParseError as err:
         raise _Malformed(str(err)) from err
     for section in (_EXPORT, _INSTANCE):

@@ -29,31 +29,17 @@ ALL_NAMES = tuple(sorted({name for table in TABLES.values() for name in table}))
 # Settable on the cluster only, whatever the hypervisor.
 GLOBALS = frozenset(name for table in TABLES.values() for name, param in table.items() if param.is_global)
 
-# What names something of the node that runs the guest, or decides with which rights that is done.
-_OF_NODE = frozenset(
-    name for table in TABLES.values() for name, param in table.items() if param.check is not None and param.check.node
-) | {
-    "bootloader_args",
-    "devices",
-    "drop_capabilities",
-    "extra_cgroups",
-    "extra_config",
-    "init_script",
-    "kvm_extra",
-    "pci_pass",
-    "security_model",
-    "spice_bind",
-    "usb_devices",
-    "use_chroot",
-    "vnc_bind_address",
-}
+_OF_NODE = frozenset(name for table in TABLES.values() for name, param in table.items() if param.of_node)
 # Texts for the guest's kernel, and what lists of CPUs and their features look like.  Any other text is one word: QEMU takes
 # a comma for the beginning of an option of its own, and a slash is that of a file.
 _FREE_TEXTS = frozenset(["kernel_args", "root_path"])
-_LISTS, _LIST = frozenset(["cpu_mask", "cpu_type", "cpuid", "spice_tls_ciphers"]), re.compile(r"[-+=:,.\w]*", re.ASCII)
+_LIST_PARAMETERS = frozenset(["cpu_type", "cpuid"])
+_LIST_TEXT = re.compile(r"[-+=:,.\w]*", re.ASCII)
 _WORD = re.compile(r"[-+.\w]*", re.ASCII)
 # What a guest is given to boot from; none of it where the value is empty, while an empty file of a password would mean none.
 _BOOTED = frozenset(["cdrom2_image_path", "cdrom_image_path", "floppy_image_path", "initrd_path", "kernel_path"])
+# What makes no sense without something else.
+NEEDS = {("boot_order", hv_kvm.BOOT_CDROM): "cdrom_image_path"}
 # Ways to show a disk on which the guest sends commands to the device itself, past the boundaries of its volume.
 _PAST_THE_VOLUME = frozenset(["scsi-block", "scsi-generic"])
 
@@ -66,7 +52,7 @@ def IsOfGuest(name: str, value: Any) -> bool:
         return False
     if not isinstance(value, str) or name in _FREE_TEXTS:
         return True
-    return (_LIST if name in _LISTS else _WORD).fullmatch(value) is not None
+    return (_LIST_TEXT if name in _LIST_PARAMETERS else _WORD).fullmatch(value) is not None
 
 
 _CROSS_CHECKS: dict[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {

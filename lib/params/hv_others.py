@@ -32,9 +32,27 @@ _REBOOT = Param("reboot_behavior", STRING, "reboot", "what a reboot by the guest
 def _XenCommon(prefix: str, max_weight: int) -> dict[str, Param]:
     return MakeTable(
         Param("blockdev_prefix", STRING, prefix, "beginning of the guest's device names: sd, hd, xvd", None, "2.4"),
-        Param("cpu_cap", INT, 0, "limit in percent of one CPU; 0: none", AtLeast(0), "2.7"),
-        Param("cpu_mask", STRING, "all", "CPUs the guest may use", checks.MULTI_CPU_MASK, "2.2", required=True),
-        Param("cpu_weight", INT, 256, "weight in the scheduler", Between(1, max_weight), "2.7", required=True),
+        Param("cpu_cap", INT, 0, "limit in percent of one CPU; 0: none", AtLeast(0), "2.7", of_node=True),
+        Param(
+            "cpu_mask",
+            STRING,
+            "all",
+            "CPUs the guest may use",
+            checks.MULTI_CPU_MASK,
+            "2.2",
+            required=True,
+            of_node=True,
+        ),
+        Param(
+            "cpu_weight",
+            INT,
+            256,
+            "weight in the scheduler",
+            Between(1, max_weight),
+            "2.7",
+            required=True,
+            of_node=True,
+        ),
         Param("cpuid", STRING, "", "CPU features shown to the guest", None, "2.10"),
         Param("soundhw", STRING, "", "sound card", None, "2.10"),
         Param("vif_script", STRING, "", "script for the NICs instead of the default", checks.FILE, "2.9"),
@@ -50,13 +68,15 @@ def _Sorted(*tables: Mapping[str, Param]) -> dict[str, Param]:
 XEN_PVM = _Sorted(
     _XenCommon("sd", 65535),
     MakeTable(
-        Param("bootloader_args", STRING, "", "arguments of the bootloader", None, "2.1"),
+        Param("bootloader_args", STRING, "", "arguments of the bootloader", None, "2.1", of_node=True),
         Param("bootloader_path", STRING, "", "such as pygrub; needed with use_bootloader", checks.FILE, "2.1"),
         Param("initrd_path", STRING, "", "initial ramdisk", checks.FILE),
         Param("kernel_args", STRING, "ro", "arguments of the kernel"),
         Param("kernel_path", STRING, "/boot/vmlinuz-3-xenU", "the guest's kernel", checks.FILE, required=True),
         Param("root_path", MAYBE_STRING, "/dev/xvda1", "root= of the kernel"),
-        Param("use_bootloader", BOOL, False, "boot through a bootloader instead of kernel_path", None, "2.1"),
+        Param(
+            "use_bootloader", BOOL, False, "boot through a bootloader instead of kernel_path", None, "2.1", of_node=True
+        ),
         *_Migration("live", 8002),
     ),
 )
@@ -85,11 +105,11 @@ XEN_HVM = _Sorted(
             OneOf("e1000", "ne2k_isa", "ne2k_pci", "paravirtual", "rtl8139"),
         ),
         Param("pae", BOOL, True, "physical address extension"),
-        Param("pci_pass", STRING, "", "PCI devices handed through, joined by semicolons", None, "2.7"),
+        Param("pci_pass", STRING, "", "PCI devices handed through, joined by semicolons", None, "2.7", of_node=True),
         Param("use_localtime", BOOL, False, "clock of the guest in local time", None, "2.1"),
         Param("vif_type", STRING, "ioemu", "used when nic_type is not set", OneOf("ioemu", "vif", ""), "2.7"),
         Param("viridian", BOOL, False, "Hyper-V enlightenments", None, "2.8"),
-        Param("vnc_bind_address", STRING, "0.0.0.0", "address of VNC; empty: none", checks.IPV4),  # noqa: S104
+        Param("vnc_bind_address", STRING, "0.0.0.0", "address of VNC; empty: none", checks.IPV4, of_node=True),  # noqa: S104
         Param(
             "vnc_password_file",
             STRING,
@@ -104,11 +124,11 @@ XEN_HVM = _Sorted(
 )
 
 LXC = MakeTable(
-    Param("cpu_mask", STRING, "", "CPUs the container may use", checks.CPU_MASK, "2.2"),
-    Param("devices", STRING, LXC_DEVICES, "devices it may use, joined by commas", None, "2.13"),
-    Param("drop_capabilities", STRING, LXC_DROP_CAPABILITIES, "joined by commas", None, "2.13"),
-    Param("extra_cgroups", STRING, "", "further cgroup subsystems; empty: all", None, "2.13"),
-    Param("extra_config", STRING, "", "further configuration lines, joined by commas", None, "2.13"),
+    Param("cpu_mask", STRING, "", "CPUs the container may use", checks.CPU_MASK, "2.2", of_node=True),
+    Param("devices", STRING, LXC_DEVICES, "devices it may use, joined by commas", None, "2.13", of_node=True),
+    Param("drop_capabilities", STRING, LXC_DROP_CAPABILITIES, "joined by commas", None, "2.13", of_node=True),
+    Param("extra_cgroups", STRING, "", "further cgroup subsystems; empty: all", None, "2.13", of_node=True),
+    Param("extra_config", STRING, "", "further configuration lines, joined by commas", None, "2.13", of_node=True),
     Param("num_ttys", INT, 6, "terminals", AtLeast(1), "2.13", required=True),
     Param("startup_timeout", INT, 30, "seconds to wait until it runs", AtLeast(0), "2.13"),
 )
@@ -116,7 +136,16 @@ LXC = MakeTable(
 FAKE = MakeTable(*_Migration("live", None))
 
 CHROOT = MakeTable(
-    Param("init_script", STRING, "/ganeti-chroot", "script inside that starts it", checks.PATH, "2.1", required=True)
+    Param(
+        "init_script",
+        STRING,
+        "/ganeti-chroot",
+        "script inside that starts it",
+        checks.PATH,
+        "2.1",
+        required=True,
+        of_node=True,
+    )
 )
 
 

@@ -68,9 +68,11 @@ class Param:
 
     ``required``: must not be empty after filling; any other empty value ("", 0, null) passes unchecked.
     ``is_global``: settable on the cluster only (node parameters: on cluster and group).
+    ``of_node``: names something of the node, decides with which rights something is done there, or how people reach the guest's
+    console; so does what its check looks up on a node.
     """
 
-    __slots__ = ("check", "default", "doc", "is_global", "name", "required", "since", "type")
+    __slots__ = ("check", "default", "doc", "is_global", "name", "of_node", "required", "since", "type")
 
     def __init__(
         self,
@@ -82,6 +84,7 @@ class Param:
         since: str = "2.0",
         required: bool = False,
         is_global: bool = False,
+        of_node: bool = False,
     ):
         self.name = name
         self.type = kind
@@ -91,6 +94,7 @@ class Param:
         self.since = since
         self.required = required
         self.is_global = is_global
+        self.of_node = of_node or (check is not None and check.node is not None)
 
     @property
     def allowed(self) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, objects, opcodes, params, pathutils, runtime, serializer, x509
+from ganeti import constants, errors, objects, opcodes, params, pathutils, runtime, x509
 from ganeti.cmdlib import transfers
 from ganeti.cmdlib.backup import remote
 from ganeti.cmdlib.base import Feedback, Filled, LogicalUnit
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 
 LU = LogicalUnit[opcodes.OpInstanceCreate]
 
-# Validity of the certificate for one transfer, and how long the other cluster has to connect beside the time that it takes to
-# stop the guest.
-_KEY_SECONDS = x509.DAY
+# How long the other cluster has to connect beside the time that it takes to stop the guest.
 _CONNECT_SECONDS = 180
 _LONGEST_HINT = 300
+# An export that was made so many seconds from now tells of a wrong clock, not of newer data.
 _CLOCK_SKEW = 600
 _OLD_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,254}", re.ASCII)
 
@@ -156,7 +155,9 @@ class LocalExport(Source):
                 made[node_name] = -1
         chosen = max(made, key=lambda node_name: made[node_name])
         self._node = having[chosen]
-        self._lu.LogInfo(f"Export '{name}' is on {', '.join(made)}; the latest, on {chosen}, is used")
+        odd = [node_name for node_name, when in made.items() if when < 0]
+        ignored = f"; ignored on {', '.join(odd)}: it cannot be read there, or its time is in the future" if odd else ""
+        self._lu.LogInfo(f"Export '{name}' is on {', '.join(made)}; the latest, on {chosen}, is used{ignored}")
 
     def _Read(self) -> str:
         result = self._lu.rpc.call_export_info(self._node.uuid, self._path)
@@ -165,12 +166,9 @@ class LocalExport(Source):
 
     def _Parse(self, text: str) -> exported.Export:
         try:
-            found = exported.Parse(text)
-            if serializer.HasNul([found.hvparams, found.osparams, found.osparams_private]):
-                raise errors.ParseError(f"{exported.FILE_NAME}: a value has a NUL character")
+            return exported.Parse(text)
         except errors.ParseError as err:
             raise self._Unusable(err) from err
-        return found
 
     def _Unusable(self, err: errors.ParseError) -> errors.OpPrereqError:
         where = f"The export in {self._path} on node {self._node.name}"
@@ -182,7 +180,7 @@ class LocalExport(Source):
         op.force_variant, op.no_install = True, False
         op.os_type = found.os or ""
         if op.os_type:
-            CheckName(found.name)
+            _CheckFormerName(found.name)
         op.src_node, op.src_node_uuid, op.src_path = self._node.name, self._node.uuid, self._path
         if op.disk_template is None and found.disk_template in self._lu.snapshot.cluster.enabled_disk_templates:
             op.disk_template = found.disk_template
@@ -220,11 +218,13 @@ class LocalExport(Source):
         cluster, hypervisor = self._lu.snapshot.cluster, op.hypervisor or ""
         values = self._export.HvValues(hypervisor)
         defaults = params.HVDefaults(cluster, hypervisor, op.os_type) if values else {}
-        left_out = {
+        own = {
             name: value
             for name, value in sorted(values.items())
-            if name not in op.hvparams and value != defaults.get(name) and not hv.IsOfGuest(name, value)
+            if name not in op.hvparams and value != defaults.get(name)
         }
+        left_out = {name: value for name, value in own.items() if not hv.IsOfGuest(name, value)}
+        left_out |= {name: value for name, value in own.items() if hv.NEEDS.get((name, value)) in left_out}
         self._WarnOf(left_out, "-H", f"{hypervisor}:")
         return {name: value for name, value in values.items() if name not in left_out}
 
@@ -256,12 +256,23 @@ class LocalExport(Source):
 
     def _NicRequest(self, nic: Mapping[str, str | None]) -> dict[str, Any]:
         """Return a network card of the export as a request describes it: a network has its own mode and link."""
-        left_out = ["mode", "link", "vlan"] if nic.get("network") else []
+        left_out = list(exported.CONNECTION) if nic.get("network") else []
+        self._ShowConnection({key: nic[key] for key in exported.CONNECTION if nic.get(key) and key not in left_out})
         if self._lu.snapshot.Users("MAC address", nic.get("mac")):
             # The original, or another copy, is still there.
             self._lu.LogInfo(f"MAC address {nic['mac']} is in use: this network card gets another one")
             left_out.append("mac")
         return {key: value for key, value in nic.items() if value is not None and key not in left_out}
+
+    def _ShowConnection(self, found: Mapping[str, Any]) -> None:
+        """Say what the export connects a network card to, where nobody but the export has said so."""
+        usual = params.SimpleFillNIC(self._lu.snapshot.cluster, {})
+        odd = {key: value for key, value in found.items() if value != usual.get(key)}
+        if odd:
+            told = ",".join(f"{key}={value}" for key, value in odd.items())
+            self._lu.LogInfo(
+                f"A network card is connected as the export says: {told}; --net 0:link=BRIDGE decides otherwise"
+            )
 
     def _KeepMac(self, nic: dict[str, Any], index: int) -> dict[str, Any]:
         """Give a network card of the same instance the address that it had."""
@@ -316,10 +327,13 @@ class LocalExport(Source):
         self._Rename(feedback, instance, self._export.name)
 
 
-def CheckName(name: str) -> None:
+def _CheckFormerName(name: str) -> None:
     """Check the former name of an instance; it becomes a variable of a script and part of a log's name."""
     if not _OLD_NAME.fullmatch(name):
-        raise Invalid(f"{name[:60]!r} cannot be the name of an instance")
+        raise Invalid(
+            f"The instance was called {name[:60]!r}, which is not a name: letters, digits, '_', '.' and '-' are allowed, and"
+            " neither '.' nor '-' in front"
+        )
 
 
 class OtherCluster(Source):
@@ -338,12 +352,12 @@ class OtherCluster(Source):
         secret = remote.ReadDomainSecret()
         remote.CheckHandshake(secret, op.source_handshake)
         self._ca = remote.CheckCa(secret, op.source_x509_ca)
-        CheckName(op.source_instance_name)
+        _CheckFormerName(op.source_instance_name)
         self._old_name = op.source_instance_name
 
     def Fill(self, feedback: Feedback, instance: objects.Instance, disks: Sequence[objects.Disk]) -> None:
         lu, primary = self._lu, instance.primary_node
-        result = lu.rpc.call_x509_cert_create(primary, _KEY_SECONDS)
+        result = lu.rpc.call_x509_cert_create(primary, remote.KEY_SECONDS)
         result.Raise(f"Could not make a key for the transfer on node {result.node_name}")
         key_name, certificate = result.payload
         plan = [

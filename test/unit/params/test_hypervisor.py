@@ -227,6 +227,11 @@ def test_traits() -> None:
         ("vnc_password_file", ""),
         ("extra_config", "lxc.cap.keep=sys_admin"),
         ("vga", "std,romfile=/etc/shadow"),
+        ("vnc_tls", False),
+        ("vnc_x509_verify", False),
+        ("spice_use_tls", False),
+        ("spice_tls_ciphers", "ALL"),
+        ("cpu_mask", "4-7"),
         ("soundhw", "hda -device x"),
     ],
 )
@@ -239,7 +244,6 @@ def test_what_names_something_of_a_node_does_not_come_with_a_guest(name: str, va
     [
         ("machine_version", "pc-i440fx-7.2"),
         ("cpu_type", "Nehalem,+vmx,-svm"),
-        ("cpu_mask", "0-1:2,4"),
         ("kernel_args", "ro console=ttyS0,38400 quiet"),
         ("root_path", "/dev/vda1"),
         ("root_path", None),
@@ -262,9 +266,11 @@ def test_defaults_that_name_nothing_of_a_node_are_of_the_guest() -> None:
         name
         for table in hv.TABLES.values()
         for name, param in table.items()
-        if not hv.IsOfGuest(name, param.default) and not (param.check is not None and param.check.node)
+        if not hv.IsOfGuest(name, param.default) and not param.of_node
     }
-    assert left == {
+    assert left == set()
+    declared = {name for table in hv.TABLES.values() for name, param in table.items() if param.of_node}
+    assert declared >= {
         "bootloader_args", "devices", "drop_capabilities", "extra_cgroups", "extra_config", "init_script", "kvm_extra", "pci_pass",
-        "security_model", "spice_bind", "usb_devices", "use_chroot", "vnc_bind_address",
+        "security_model", "spice_bind", "usb_devices", "use_chroot", "vnc_bind_address", "vnc_password_file", "kernel_path",
     }  # fmt: skip

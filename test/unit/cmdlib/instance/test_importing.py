@@ -162,17 +162,25 @@ def test_values_that_are_too_long_to_be_pasted_are_left_where_they_are(three: Ma
     assert any(f"config.ini in {EXPORT} on node node2.example.org has their values" in text for text in cbs.messages)
 
 
-def test_a_nul_in_a_value_is_noticed_before_anything_is_made(three: Master) -> None:
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [("os", "dhcp"), ("instance", "nic0_name"), ("instance", "disk0_name"), ("hypervisor", "keymap")],
+)
+@pytest.mark.parametrize(("character", "words"), [("0000", "has a NUL character"), ("d800", "half a character")])
+def test_what_no_command_could_take_is_noticed_before_anything_is_made(
+    three: Master, section: str, key: str, character: str, words: str
+) -> None:
     Exported(three)
-    _Edit(three, "exact", r'values = {"os": {"dhcp": "x\u0000y"}}')
-    with pytest.raises(errors.OpPrereqError, match="has a NUL character"):
+    _Edit(three, "exact", rf'values = {{"{section}": {{"{key}": "x\u{character}y"}}}}')
+    with pytest.raises(errors.OpPrereqError, match=words):
         three.Run(_Import())
+    assert three.snapshot.InstanceByName(COPY) is None
 
 
 def test_a_name_that_no_script_can_take_is_noticed_before_anything_is_made(three: Master) -> None:
     Exported(three)
     _Edit(three, "instance", "name = -rf")
-    with pytest.raises(errors.OpPrereqError, match="'-rf' cannot be the name of an instance"):
+    with pytest.raises(errors.OpPrereqError, match="The instance was called '-rf', which is not a name"):
         three.Run(_Import())
 
 
