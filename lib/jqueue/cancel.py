@@ -99,29 +99,34 @@ class Canceler:
             self._ticker.After(KILL_EVERY, lambda: self.EndAsking(entry))
 
     def _Strike(self, entry: Entry, abort: Abort) -> int | None:
-        """End calls of a job's worker and return their number, or None if the job has none."""
+        """End calls of a job's worker and return their number, or None if the job has none.
+
+        A job that cleans up is not disturbed: that is seen when its call has been found, as it may have begun to just now.
+        """
         thread = self._thread_of(entry.id)
-        return None if thread is None else abort(thread, lambda: self._thread_of(entry.id) == thread)
+        if thread is None:
+            return None
+        return abort(thread, lambda: self._thread_of(entry.id) == thread and not entry.cleaning_up)
 
     def _Kill(self, entry: Entry, answer: Pending) -> None:
         """End what the job waits for again and again, until it has ended or the time is over."""
         logging.warning("Job %d is killed", entry.id)
-        entry.killed, entry.obeys = True, False
+        entry.Kill()
         aborted = 0
 
         def strike() -> None:
             nonlocal aborted
             if answer.done:
                 return
-            if not entry.obeys:
+            if not entry.cleaning_up:
                 aborted += self._Strike(entry, self._abort) or 0
             self._ticker.After(KILL_EVERY, strike)
 
         def finish() -> None:
             if entry.shown.final:
                 answer.Complete([True, f"Job {entry.id} was killed; node calls ended: {aborted}"])
-            elif entry.obeys:
-                answer.Complete([True, f"Job {entry.id} is ending; it still cleans up"])
+            elif entry.cleaning_up:
+                answer.Complete([True, f"Job {entry.id} is being ended and still cleans up"])
             else:
                 text = (
                     f"Job {entry.id} still runs: {aborted} calls to nodes were ended; what it does on the master itself"

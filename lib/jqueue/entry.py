@@ -27,6 +27,9 @@ MAX_MESSAGE = 64 * 1024
 
 Transform = Callable[["Job"], "Job"]
 
+# A job that has been killed cleans up for so long without being disturbed by another kill.
+_CLEANING_SECONDS = 60.0
+
 
 class Entry:
     """One live job.
@@ -39,6 +42,7 @@ class Entry:
         "_log_size",
         "_serial",
         "attempts",
+        "cleans_since",
         "deliver_timer",
         "delivered_at",
         "draft",
@@ -50,7 +54,6 @@ class Entry:
         "limits",
         "lock",
         "logs",
-        "obeys",
         "objects",
         "published",
         "reader",
@@ -83,8 +86,9 @@ class Entry:
         self.watches: list[Watch] = []
         # Called once the end of the job is acknowledged.
         self.ended: list[Callable[[], None]] = []
-        # Its end is wanted though it runs; it knows that, and is cleaning up.
-        self.killed = self.obeys = False
+        # Its end is wanted though it runs; since when it knows that, and is cleaning up.
+        self.killed = False
+        self.cleans_since: float | None = None
         self.leaving = False  # on its way to the archive; of the committer's thread
         self.delivered_at = 0.0
         self.deliver_timer: Timer | None = None
@@ -108,10 +112,20 @@ class Entry:
             self.objects[index] = self.draft.ops[index].input.Parse()
         return self.objects[index]
 
+    def Kill(self) -> None:
+        """Have the job end; one that cleans up is left alone for a while, and then may hang, or have gone on."""
+        if self.cleans_since is not None and runtime.Monotonic() - self.cleans_since > _CLEANING_SECONDS:
+            self.cleans_since = None
+        self.killed = True
+
+    @property
+    def cleaning_up(self) -> bool:
+        return self.cleans_since is not None
+
     def CheckKilled(self) -> None:
         """Raise OpExecError if the job is to end; called where its work can be left in good order."""
-        if self.killed and not self.obeys:
-            self.obeys = True
+        if self.killed and not self.cleaning_up:
+            self.cleans_since = runtime.Monotonic()
             raise errors.OpExecError("The job was ended with 'gnt-job cancel --kill'")
 
     def AddLog(self, index: int, log_type: str, message: Any) -> None:

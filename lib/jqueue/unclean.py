@@ -32,8 +32,8 @@ _INSTANCE: dict[str, Callable[[str], str]] = {
         " then repeat the command if need be"
     ),
     "OP_BACKUP_EXPORT": lambda name: (
-        f"if it is down, use 'gnt-instance startup {name}', after a move to another cluster only if it does not run there; with"
-        f" --zero-free-space the helper may run in its place: 'gnt-instance shutdown {name}' ends that;"
+        f"with --zero-free-space, first end the helper, which may run in its place: 'gnt-instance shutdown --timeout 0 {name}'; if"
+        f" the instance is down, use 'gnt-instance startup {name}', after a move to another cluster only if it does not run there;"
         f" 'gnt-backup remove {name}.new' removes what has arrived; then repeat the command"
     ),
     "OP_INSTANCE_GROW_DISK": lambda name: (

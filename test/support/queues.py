@@ -53,6 +53,11 @@ class Executor:
         with self.changed:
             assert self.changed.wait_for(lambda: set(job_ids) <= self.running, 20), (job_ids, self.running)
 
+    def IsAt(self, name: str) -> bool:
+        """Whether a job has come to this gate."""
+        with self.changed:
+            return self._reached[name] > 0
+
     def WaitGate(self, name: str, number: int = 1) -> None:
         """Waits until so many jobs have come to this gate: one that is shown as waiting may be before it still."""
         with self.changed:
