@@ -5,35 +5,16 @@ Wrong syntax is a ParameterError (exit code 1) or an OptionValueError of the par
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ganeti import errors
+from ganeti.utils.text import SplitEscaped
 
 NO_PREFIX = "no_"
 UNSET_PREFIX = "-"
 
 _TRUE = frozenset(["true", "yes"])
 _FALSE = frozenset(["false", "no"])
-_BACKSLASHES = re.compile(r"\\+$")
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-
-
-def SplitEscaped(text: str, separator: str = ",") -> list[str]:
-    """Split where the separator is not escaped; a backslash makes the next character a plain one."""
-    pieces: list[str] = []
-    pending = ""
-    for piece in text.split(separator):
-        pending += piece
-        tail = _BACKSLASHES.search(piece)
-        if tail and len(tail[0]) % 2:
-            pending += separator
-        else:
-            pieces.append(pending)
-            pending = ""
-    if pending:  # a lone backslash at the very end stands for itself
-        pieces.append(pending[: -len(separator)])
-    return [_ESCAPED.sub(r"\1", piece) for piece in pieces]
 
 
 def ParseList(text: str) -> list[str]:

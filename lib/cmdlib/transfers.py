@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 # ("raw", (disk, instance)) or ("script", ((disk, instance), index)), the disk being set up on the node.
 End = tuple[str, Any]
 
-_CANCELLED = "cancelled because another disk failed"
+_CANCELED = "canceled because another disk failed"
 _MAGIC_VERSION = 0
-# In the directory of a program on its node (doc/reference/interfaces.md f.1).
-
 # Seconds in which a program must report, then listen; a busy node is slow in starting Python.
 _READY_SECONDS = 60.0
 # Seconds in which a receiver inside this cluster waits for its sender.
@@ -50,7 +48,8 @@ _MIN_PAUSE, _MAX_PAUSE, _PAUSE_SHARE = 0.2, 5.0, 0.1
 class DiskTransfer:
     """The way of an instance's disk from a source on one node to a target on another; an end in another cluster is None.
 
-    ``limit``: how many MiB a file takes at most, which would grow with whatever comes.  ``read`` is called once when nothing reads the source any longer, whatever has become of it: a snapshot may go then.
+    ``limit``: the most MiB that a file may take.  ``read`` is called once, when nothing reads the source any longer: a snapshot
+    may go then.
     """
 
     index: int
@@ -133,7 +132,7 @@ def TransferDisks(
 ) -> str | None:
     """Send all disks at the same time; return what failed, disk by disk, or None.
 
-    Never raises for a transfer that fails.  When it returns, no program of it runs on either node as far as these answer.
+    Never raises for a transfer that fails; raises OpExecError if the job was killed.  When it returns, no program of it runs on either node as far as these answer.
     """
     base = NewMagicBase()
     host = lu.snapshot.nodes[target_uuid].secondary_ip
@@ -238,7 +237,7 @@ class _Program:
     ``error`` is None while it runs and when it ended well.  ``on_end`` is called once, when it has ended or did not start.
     """
 
-    doing, place, done = "", "", ""
+    doing, preposition, done = "", "", ""
     # What the node calls it in names of logs.
     kind = ""
 
@@ -274,12 +273,12 @@ class _Program:
     @property
     def problem(self) -> str | None:
         """Return how it failed, without the disk; None if it has not."""
-        return _CANCELLED if self.error is not None and self.aborted else self.error
+        return _CANCELED if self.error is not None and self.aborted else self.error
 
     @property
     def what(self) -> str:
         """Return what it does, for messages."""
-        return f"{self.doing} {self.place} node {self._node_name}"
+        return f"{self.doing} {self.preposition} node {self._node_name}"
 
     @property
     def _log(self) -> str:
@@ -344,7 +343,7 @@ class _Program:
             self._lu.LogWarning(
                 f"disk {self.index}: no data has moved on node {self._node_name} for {_STALL_SECONDS / 60:.0f} minutes;"
                 f" {self._log}",
-                hint=f"'gnt-job cancel --kill --yes-do-it {self._lu.ec_id}' gives up",
+                hint=f"'gnt-job cancel --kill --yes-do-it {self._lu.ec_id}' ends the job, which cleans up",
             )
 
     def NodeSilent(self, reason: str) -> None:
@@ -383,7 +382,7 @@ class _Program:
 
 
 class _Receiver(_Program):
-    doing, place, done = "receiving", "on", "received"
+    doing, preposition, done = "receiving", "on", "received"
     kind = "import"
 
     def __init__(
@@ -417,7 +416,7 @@ class _Receiver(_Program):
 
 
 class _Sender(_Program):
-    doing, place, done = "sending", "from", "sent"
+    doing, preposition, done = "sending", "from", "sent"
     kind = "export"
 
     def __init__(
@@ -489,8 +488,8 @@ class _Pair:
     def problem(self) -> str | None:
         """Return how it failed, without the disk; None if it has not."""
         failed = [program for program in (self._sender, self._receiver) if program is not None and program.error]
-        said = [program.problem for program in failed if program.problem != _CANCELLED]
-        return "; ".join(map(str, said)) or (_CANCELLED if failed else None)
+        said = [program.problem for program in failed if program.problem != _CANCELED]
+        return "; ".join(map(str, said)) or (_CANCELED if failed else None)
 
 
 # --- all together -------------------------------------------------------------------------------------------------------
@@ -515,10 +514,15 @@ class _Monitor:
         """
         if program.name is None or program.ended:
             return
+        if failed.connected or program.connected:
+            program.deadline = runtime.Monotonic() + _LINGER_SECONDS
+        else:
+            self._Abort(program, program.name)
+
+    def _Abort(self, program: _Program, name: str) -> None:
+        program.aborted = True
         program.deadline = runtime.Monotonic() + _LINGER_SECONDS
-        if not (failed.connected or program.connected):
-            program.aborted = True
-            self._lu.rpc.call_impexp_abort(program.node_uuid, program.name)
+        self._lu.rpc.call_impexp_abort(program.node_uuid, name)
 
     def Run(self) -> None:
         begun = runtime.Monotonic()
@@ -533,13 +537,13 @@ class _Monitor:
                 return
             # A guest may be down until this is over, so a node that hangs is not waited for.
             with self._lu.rpc.Within(_CALL_SECONDS, _SILENCE_SECONDS):
-                self._LookAround()
+                self._AskNodes()
                 self._EndOthers()
             if not self._waiting:
                 share = (runtime.Monotonic() - begun) * _PAUSE_SHARE
                 self._lu.Pause(min(_MAX_PAUSE, max(_MIN_PAUSE, share)))
 
-    def _LookAround(self) -> None:
+    def _AskNodes(self) -> None:
         """Ask each node once for all its programs."""
         by_node: dict[str, list[_Program]] = {}
         for program in self._programs:
@@ -561,26 +565,25 @@ class _Monitor:
         for program in [*self._programs, *self._waiting]:
             if program.index in failed or program.ended or program.aborted:
                 continue
-            program.aborted = True
             if program.name is None:
-                program.Fail(_CANCELLED)
+                program.aborted = True
+                program.Fail(_CANCELED)
             else:
-                program.deadline = runtime.Monotonic() + _LINGER_SECONDS
-                self._lu.rpc.call_impexp_abort(program.node_uuid, program.name)
+                self._Abort(program, program.name)
 
     def CleanUp(self) -> None:
         """End what still runs on the nodes and remove what they keep of it; a node that does not answer is asked once."""
         silent: set[str] = set()
         for program in [*self._programs, *self._waiting]:
             with self._lu.rpc.Within(_CLEANUP_SECONDS, _CLEANUP_SECONDS):
-                program.Fail(f"{program.what} was cancelled")
+                program.Fail(f"{program.what} was canceled")
                 if program.name is None or program.node_uuid in silent:
                     continue
                 result = self._lu.rpc.call_impexp_cleanup(program.node_uuid, program.name)
             if result.failure is not None:
                 silent.add(program.node_uuid)
             result.Warn(
-                f"Could not clean up after {program.doing} disk {program.index} {program.place} node {result.node_name}",
+                f"Could not clean up after {program.doing} disk {program.index} {program.preposition} node {result.node_name}",
                 functools.partial(self._lu.LogWarning, hint="it is removed by the first transfer there after a day"),
             )
 

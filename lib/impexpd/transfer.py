@@ -187,12 +187,17 @@ class Transfer:
         self._progress.Add(len(piece))
         return piece
 
-    def _StartCompression(self, role: str, argv: list[str]) -> tuple[PipeSink, PipeSource, Child]:
-        """Start a program between two pipes; return their ends here."""
+    def _StartCompression(self, role: str, argv: list[str]) -> tuple[PipeSink, PipeSource, Child, Callable[[], None]]:
+        """Start a program between two pipes; return their ends here, it, and what to call when it has been given everything."""
         read, sink = self._PipeTo()
         source, write = self._PipeFrom()
         child = self._StartChild(role, argv, read, write)
-        return sink, source, child
+
+        def fed() -> None:
+            child.fed = True
+            sink.Close()
+
+        return sink, source, child, fed
 
     def _PipeTo(self) -> tuple[int, PipeSink]:
         """Return a pipe into a program: its end, and ours."""
@@ -261,13 +266,8 @@ class Import(Transfer):
         if argv is None:
             self._Flow(found, self._sink, self._ForShell, self._Taken)
         else:
-            tool_input, tool_output, tool = self._StartCompression(f"Decompression ({argv[0]})", argv)
-
-            def received() -> None:
-                tool.fed = True
-                tool_input.Close()
-
-            self._Flow(found, tool_input, lambda piece: piece, received, lambda: tool)
+            tool_input, tool_output, tool, fed = self._StartCompression(f"Decompression ({argv[0]})", argv)
+            self._Flow(found, tool_input, lambda piece: piece, fed, lambda: tool)
             self._Flow(tool_output, self._sink, self._ForShell, self._Taken)
         if not self._magic:
             self._StartShell()
@@ -372,13 +372,8 @@ class Export(Transfer):
         if argv is None:
             self._Flow(output, found, self._Count, magic, self._Sent)
             return
-        tool_input, tool_output, tool = self._StartCompression(f"Compression ({argv[0]})", argv)
-
-        def compressed() -> None:
-            tool.fed = True
-            tool_input.Close()
-
-        self._Flow(output, tool_input, self._Count, magic, compressed, lambda: tool)
+        tool_input, tool_output, tool, fed = self._StartCompression(f"Compression ({argv[0]})", argv)
+        self._Flow(output, tool_input, self._Count, magic, fed, lambda: tool)
         self._Flow(tool_output, found, lambda piece: piece, b"", self._Sent)
 
     def _Flow(

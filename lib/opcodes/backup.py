@@ -39,7 +39,9 @@ class OpBackupExport(OpCode):
     mode: str = Param(types.TExportMode, constants.EXPORT_LOCAL, doc="local or remote")
     x509_key_name: list[Any] | None = Param(ht.TMaybe(ht.TList), None, doc="remote: [name,hmac,salt]")
     destination_x509_ca: str | None = Param(ht.TMaybe(ht.TNonEmptyString), None, doc="remote: signed CA PEM")
-    zero_free_space: bool = Param(ht.TBool, False, doc="zero unused blocks first (needs shutdown and compression)")
+    zero_free_space: bool = Param(
+        ht.TBool, False, doc="zero unused blocks first (needs mode local, shutdown and compression)"
+    )
     zeroing_timeout_fixed: int | None = Param(ht.TMaybe(ht.TInt), None, doc="fixed seconds for zeroing")
     zeroing_timeout_per_mib: float | None = Param(ht.TMaybe(ht.TFloat), None, doc="plus this per MiB")
     long_sleep: bool = Param(

@@ -16,6 +16,8 @@ _Item = TypeVar("_Item", bound=Hashable)
 _RUNS = re.compile(r"(\d{1,4000})")
 _UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
 _FACTORS = {"": 1, "m": 1, "g": 1024, "t": 1024 * 1024}
+_BACKSLASHES = re.compile(r"\\+$")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _TIMESPEC_FACTORS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _TIMESPEC_HINT = "write a number of seconds, or one with m, h, d or w, such as 30m"
 _MAX_LENGTH = 64
@@ -45,8 +47,25 @@ def Repeated(items: Iterable[_Item]) -> list[_Item]:
 
 
 def JoinEscaped(pieces: Iterable[str], separator: str = ",") -> str:
-    """Join pieces, so that cli.values.SplitEscaped returns them."""
+    """Join pieces, so that SplitEscaped returns them."""
     return separator.join(p.replace("\\", "\\\\").replace(separator, "\\" + separator) for p in pieces)
+
+
+def SplitEscaped(text: str, separator: str = ",") -> list[str]:
+    """Split where the separator is not escaped; a backslash makes the next character a plain one."""
+    pieces: list[str] = []
+    pending = ""
+    for piece in text.split(separator):
+        pending += piece
+        tail = _BACKSLASHES.search(piece)
+        if tail and len(tail[0]) % 2:
+            pending += separator
+        else:
+            pieces.append(pending)
+            pending = ""
+    if pending:  # a lone backslash at the very end stands for itself
+        pieces.append(pending[: -len(separator)])
+    return [_ESCAPED.sub(r"\1", piece) for piece in pieces]
 
 
 def JoinFirst(words: Sequence[str], most: int) -> str:

@@ -55,8 +55,9 @@ COMMAND = Command(
         creation.NO_NICS.Hidden(), *creation.SET_WITHOUT_EFFECT, *o.SET_JOB,
     ),
     details="What is not given is taken from the export: operating system, disks, NICs and parameters, and the disk template if"
-    " the cluster enables it.  Parameters of the hypervisor that name files of a node, or decide with which rights the guest is"
-    " run, are taken only if they are those of the cluster; give others with -H.  The instance is not started.\n\n"
+    " the cluster enables it.  Values that name a file, device, address or processor of a node, give rights there, or say how"
+    " people reach the console, are taken only if they are those of the cluster, and an image in os-image is not: the job names"
+    " them; set them with -H and -O.  The instance is not started.\n\n"
     "For example, with plain disks on node1: 'gnt-backup import -t plain -n node1 web1'.  As another instance, with a"
     " mirrored disk, on nodes that hail chooses: 'gnt-backup import --src-dir=web1.example.com -t drbd -I hail"
     " --net 0:mac=generate web2'.",

@@ -21,10 +21,9 @@ from typing import NamedTuple
 from ganeti import constants, errors, pathutils, runtime, ssconf, ssh
 from ganeti.bootstrap import releases
 from ganeti.cli import output
-from ganeti.cli.values import SplitEscaped
 from ganeti.luxi import client as luxi_client
 from ganeti.utils import parallel
-from ganeti.utils.text import JoinEscaped
+from ganeti.utils.text import JoinEscaped, SplitEscaped
 
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,6}))?")
 _JOBS_TIMEOUT = 129600.0

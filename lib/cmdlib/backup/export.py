@@ -23,7 +23,7 @@ from ganeti.cmdlib.common import (
 from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.devices import RemovalByHand, ShutdownDisks, StartDisks
-from ganeti.cmdlib.instance.base import OS_SCRIPT_EXPORT, CheckNotForthcoming, CheckScript, InstanceLU
+from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckScript, InstanceLU
 from ganeti.cmdlib.instance.life import RemoveInstanceDisks
 from ganeti.cmdlib.instance.moving.looking import LookAround
 from ganeti.cmdlib.instance.moving.whereabouts import Kind
@@ -34,7 +34,9 @@ from ganeti.params import disk as disk_params
 from ganeti.params import exported, runstate
 
 UP = constants.ADMINST_UP
-_MORE_MIB = 1024
+_DISCARD_SECONDS = 60.0
+# What a script writes may be more than the disk has.
+_SCRIPT_EXTRA_MIB = 1024
 
 
 class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
@@ -126,7 +128,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         CheckNodeOnline(snapshot.nodes[instance.primary_node], f"Primary node of instance '{instance.name}' is offline")
         transfers.CheckCompression(snapshot, op.compress)
         if instance.os and instance.disks:
-            CheckScript(self, instance.primary_node, instance.os, OS_SCRIPT_EXPORT)
+            CheckScript(self, instance.primary_node, instance.os, constants.OS_SCRIPT_EXPORT)
         self._was_up = instance.admin_state == UP
         if op.remove_instance and self._was_up and not op.shutdown:
             raise errors.OpPrereqError(
@@ -161,7 +163,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         self._target = self.snapshot.nodes[self._target.uuid]
         CheckNodeOnline(self._target)
         CheckNodeNotDrained(self._target)
-        name = self.instance.name + exported.UNFINISHED
+        name = self._unfinished
         result = self.rpc.call_export_info(self._target.uuid, posixpath.join(pathutils.EXPORT_DIR, name))
         try:
             owner = None if result.fail_msg else exported.Parse(str(result.payload)).name
@@ -202,6 +204,13 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             self._was_up and situation.IsHere(instance.primary_node)
         ):
             # Whatever it is marked to be: somebody may write, and would go on when its disks are removed.
+            if situation.IsHere(instance.primary_node):
+                raise errors.OpPrereqError(
+                    f"Instance '{instance.name}' cannot be exported without being shut down: it runs although it is marked to be"
+                    " down",
+                    errors.ECODE_STATE,
+                    hint=f"leave out --noshutdown, or use 'gnt-instance startup {instance.name}' if it is to run",
+                )
             raise situation.Refusal("cannot be exported without being shut down")
         if self._TakesSnapshots():
             self._CheckRoomForSnapshots()
@@ -224,6 +233,11 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
                 hint="add --long-sleep to accept that",
             )
 
+    @property
+    def _unfinished(self) -> str:
+        """The name that the export has until it is complete."""
+        return self.instance.name + exported.UNFINISHED
+
     def _TakesSnapshots(self) -> bool:
         op = self.op
         return self._has_snapshots and not op.remove_instance and (self._was_up or not op.shutdown)
@@ -243,18 +257,30 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         disks, primary = mirrors.Mirrors(self.snapshot.InstanceDisks(self.instance)), self.instance.primary_node
         if not disks:
             return
-        view = mirrors.Look(self, self.instance, disks, [primary])[primary] or {}
+        view = mirrors.Look(self, self.instance, disks, [primary])[primary]
+        node, name = self.snapshot.NodeName(primary), self.instance.name
+        if view is None:
+            raise errors.OpPrereqError(
+                f"Node {node} did not report the state of the mirrors of instance '{name}'; try again",
+                errors.ECODE_STATE,
+            )
+        if any(disk.uuid not in view for disk in disks):
+            raise errors.OpPrereqError(
+                f"Instance '{name}' cannot be exported: its mirrors are not set up on its primary node {node}",
+                errors.ECODE_STATE,
+                hint=f"'gnt-instance activate-disks {name}' sets them up",
+            )
         lacking = [
-            f"{disk.iv_name} is {mirrors.DescribeState(view.get(disk.uuid))}"
+            f"{disk.iv_name} is {'recorded as outdated' if behind else mirrors.DescribeState(view[disk.uuid])}"
             for disk in disks
-            if mirrors.Names(disk, primary) or not view.get(disk.uuid, {}).get("local_uptodate")
+            if (behind := mirrors.Names(disk, primary)) or not view[disk.uuid].get("local_uptodate")
         ]
         if lacking:
             raise errors.OpPrereqError(
-                f"Instance '{self.instance.name}' cannot be exported: its node {self.snapshot.NodeName(primary)} does not have all"
-                f" data itself: {', '.join(lacking)}",
+                f"Instance '{name}' cannot be exported: the copies on its primary node {node} are not up to date:"
+                f" {', '.join(lacking)}",
                 errors.ECODE_STATE,
-                hint=f"wait until it has been filled; 'gnt-instance replace-disks -p {self.instance.name}' makes new volumes there",
+                hint=f"wait until they are in sync, or make new ones with 'gnt-instance replace-disks -p {name}'",
             )
 
     # --- doing it -----------------------------------------------------------------------------------------------------
@@ -277,13 +303,14 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             raise
         finally:
             self._RemoveKey()
+        if not op.remove_instance:
+            with self._Complete():
+                self._StartGuestAgain(feedback)
         if op.mode == constants.EXPORT_LOCAL:
             self._RemoveOlder(feedback)
-        with self._Complete():
-            if op.remove_instance:
+        if op.remove_instance:
+            with self._Complete():
                 self._Remove(feedback)
-            else:
-                self._StartGuestAgain(feedback)
         return [True, [True] * len(self.instance.disks)]
 
     @contextmanager
@@ -315,6 +342,8 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
 
     def _ZeroFreeSpace(self, feedback: Feedback) -> None:
         op, name = self.op, self.instance.name
+        ReleaseLocks(self, locking.LEVEL_NODE)
+        ReleaseLocks(self, locking.LEVEL_NODE_RES, keep=[self.instance.primary_node])
         try:
             ZeroFreeSpace(self, feedback, self.current, op.zeroing_timeout_fixed, op.zeroing_timeout_per_mib)
         except errors.OpExecError:
@@ -322,8 +351,9 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
                 # It would be taken for the instance.
                 self._restart_due = False
                 self.LogWarning(
-                    f"The helper may still run as instance {name}, which is not started again",
-                    hint=f"'gnt-instance shutdown --timeout 0 {name}' ends it, then 'gnt-instance startup {name}'",
+                    f"Instance {name} is not started again: the helper may still run in its place",
+                    hint=f"when the helper has been ended with 'gnt-instance shutdown --timeout 0 {name}' and its disk removed,"
+                    f" 'gnt-instance startup {name}' starts the instance",
                 )
             raise
 
@@ -394,7 +424,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             raise errors.OpExecError(
                 f"It is not known whether the export of instance {self.instance.name} is complete: node {result.node_name} did"
                 f" not answer: {result.fail_msg}",
-                hint=f"while 'gnt-backup list -n {result.node_name}' shows {self.instance.name}{exported.UNFINISHED}, it is not"
+                hint=f"while 'gnt-backup list -n {result.node_name}' shows {self._unfinished}, it is not"
                 " complete: export it again",
             )
         if result.fail_msg:
@@ -417,22 +447,22 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
     def _Discard(self) -> None:
         """Remove what has arrived of an export that failed: the disk may be full of it."""
         assert self._target is not None
-        unfinished = self.instance.name + exported.UNFINISHED
-        result = self.rpc.call_export_remove(self._target.uuid, unfinished)
+        # The guest may be down until this is over.
+        with self.rpc.Within(_DISCARD_SECONDS, _DISCARD_SECONDS):
+            result = self.rpc.call_export_remove(self._target.uuid, self._unfinished)
         if result.fail_msg and not exported.SaysThereIsNone(result.fail_msg):
             self.LogWarning(
                 f"Could not remove what has arrived on node {result.node_name}: {result.fail_msg}",
-                hint=f"'gnt-backup remove {unfinished}' removes it",
+                hint=f"'gnt-backup remove {self._unfinished}' removes it",
             )
 
     def _Transfer(self, index: int, disk: objects.Disk) -> transfers.DiskTransfer:
         target: transfers.End | None = None
         if self._target is not None:
-            directory = posixpath.join(pathutils.EXPORT_DIR, self.instance.name + exported.UNFINISHED)
+            directory = posixpath.join(pathutils.EXPORT_DIR, self._unfinished)
             target = ("file", posixpath.join(directory, exported.DumpName(disk)))
         read = functools.partial(self._RemoveSnapshot, disk)
-        # What a script writes may be more than the disk has.
-        limit = 2 * disk.size + _MORE_MIB
+        limit = 2 * disk.size + _SCRIPT_EXTRA_MIB
         return transfers.DiskTransfer(index, transfers.DiskEnd(self.instance, disk, index), target, read, limit)
 
     # --- snapshots ----------------------------------------------------------------------------------------------------

@@ -9,8 +9,6 @@ from ganeti.cmdlib.backup import remote
 from ganeti.cmdlib.base import Feedback, NoHooksLU
 from ganeti.cmdlib.common import CheckNodeOnline, ExpandAndLockInstance, LockedInstance
 
-_VALIDITY = x509.DAY
-
 
 class LUBackupPrepare(NoHooksLU[opcodes.OpBackupPrepare]):
     """Returns what a remote export needs: a handshake, a new key's name on the primary node, and its signed certificate.
@@ -38,7 +36,7 @@ class LUBackupPrepare(NoHooksLU[opcodes.OpBackupPrepare]):
         if self.op.mode != constants.EXPORT_REMOTE:
             return None
         feedback(f"Generating X509 certificate on {self._node.name}")
-        result = self.rpc.call_x509_cert_create(self._node.uuid, _VALIDITY)
+        result = self.rpc.call_x509_cert_create(self._node.uuid, remote.KEY_SECONDS)
         result.Raise(f"Can't create X509 key and certificate on {self._node.name}")
         name, certificate = result.payload
         try:

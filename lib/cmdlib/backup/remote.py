@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ganeti import errors, ht, pathutils, runtime, x509
+from ganeti import constants, errors, ht, pathutils, runtime, x509
 from ganeti.params import checks
 
 VERSION = 0
@@ -19,8 +19,8 @@ _SALT_BYTES = 8
 # The lengths that releases of 3.1 make.  A salt of any length could take characters over from the message that follows it.
 _SALT = re.compile(r"([0-9a-f]{16}|[0-9a-f]{40})", re.ASCII)
 _HOST = re.compile(r"[a-zA-Z0-9:][a-zA-Z0-9:._-]{0,254}", re.ASCII)
-# Seconds by which the clocks of nodes may differ; 3.1 makes certificates that begin at once.
-_CLOCK_SKEW = 150.0
+# How long the key and certificate of one transfer are valid.
+KEY_SECONDS = x509.DAY
 _MAX_SECRET = 64 * 1024
 
 _TEXT = ht.TString
@@ -108,7 +108,7 @@ def CheckCa(secret: str, signed_pem: str) -> str:
     now = runtime.Time()
     if end < now:
         raise _Invalid("The certificate of the other cluster has expired; begin the move again")
-    if start > now + _CLOCK_SKEW:
+    if start > now + constants.MAX_CLOCK_SKEW:
         raise _Invalid(
             "The certificate of the other cluster is not valid yet; compare the clocks of both clusters' nodes"
         )

@@ -16,8 +16,6 @@ from ganeti.utils.text import NiceSort
 if TYPE_CHECKING:
     from ganeti import objects
 
-MAX_CLOCK_SKEW = 150.0
-
 
 @dataclass
 class NodeImage:
@@ -87,9 +85,9 @@ def CheckTime(report: Report, name: str, answer: Mapping[str, Any], start: float
     except (TypeError, ValueError):
         report.Error("ENODETIME", NODE, name, "the node did not report its time")
         return
-    if clock < start - MAX_CLOCK_SKEW:
+    if clock < start - constants.MAX_CLOCK_SKEW:
         difference: str | None = f"{start - clock:.1f}s"
-    elif clock > end + MAX_CLOCK_SKEW:
+    elif clock > end + constants.MAX_CLOCK_SKEW:
         difference = f"{clock - end:.1f}s"
     else:
         difference = None

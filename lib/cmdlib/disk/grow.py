@@ -312,10 +312,12 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
     def _Settle(self, disk: objects.Disk) -> None:
         instance = self.current
         if self.op.wait_for_sync:
-            if not WaitForSync(self, instance, [disk]):
-                self.LogWarning("Disk syncing has not returned a good status; check the instance")
-            if not instance.disks_active:
-                ShutdownDisks(self, instance, [disk])
+            try:
+                if not WaitForSync(self, instance, [disk]):
+                    self.LogWarning("Disk syncing has not returned a good status; check the instance")
+            finally:
+                if not instance.disks_active:
+                    ShutdownDisks(self, instance, [disk])
         elif not instance.disks_active:
             self.LogWarning(
                 "Not shutting down the disk even if the instance is not supposed to be running,"

@@ -342,11 +342,25 @@ class _Replacement:
             self._CheckResult()
             return
         ReleaseLocks(self._lu, locking.LEVEL_NODE)
+        self._SyncAndRemoveOld()
+
+    def _SyncAndRemoveOld(self) -> None:
         self._Step(5, "Sync devices")
-        WaitForSync(self._lu, self._instance)
+        try:
+            WaitForSync(self._lu, self._instance)
+        except errors.OpExecError as err:
+            raise errors.OpExecError(f"{err}; {self._kept}", hint=self._kept_hint) from err
         self._CheckResult()
         self._Step(6, "Removing old storage")
         self._RemoveOld()
+
+    @property
+    def _kept(self) -> str:
+        return f"the old volumes on {self._Name(self._old_node)} were not removed"
+
+    @property
+    def _kept_hint(self) -> str:
+        return "'gnt-cluster verify' names them; remove them only when 'gnt-instance info' shows that both copies are complete"
 
     def _CheckResult(self) -> None:
         """Check that every mirror exists and is complete: only then may the old half go."""
@@ -358,9 +372,9 @@ class _Replacement:
                 text = (
                     f"DRBD device {disk.iv_name} is not complete on both nodes: on {self._Name(primary)} it is {state}"
                 )
-                if not self._early_release:
-                    text += f"; the old volumes on {self._Name(self._old_node)} were not removed"
-                raise errors.OpExecError(text)
+                if self._early_release:
+                    raise errors.OpExecError(text)
+                raise errors.OpExecError(f"{text}; {self._kept}", hint=self._kept_hint)
 
     def _RemoveOld(self) -> None:
         for volume in self._old:
@@ -516,11 +530,7 @@ class NewSecondary(_Replacement):
 
     def Complete(self) -> None:
         """Wait until the new half is complete, then remove the old one; all locks are kept."""
-        self._Step(5, "Sync devices")
-        WaitForSync(self._lu, self._instance)
-        self._CheckResult()
-        self._Step(6, "Removing old storage")
-        self._RemoveOld()
+        self._SyncAndRemoveOld()
 
     def Move(self) -> None:
         """Make the new half and connect it, so that it is being filled."""

@@ -23,9 +23,6 @@ from ganeti.params import be, hv, ipolicy
 if TYPE_CHECKING:
     from ganeti import objects
 
-OS_CHECK_PARAMETERS = "parameters"
-OS_SCRIPT_EXPORT, OS_SCRIPT_IMPORT = "export", "import"
-
 
 def CheckStillThere(lu: LogicalUnit[Any], instance: objects.Instance) -> None:
     """Raise OpPrereqError if the instance is not where whoever planned the job expects it to be (``if_primary``)."""
@@ -161,7 +158,9 @@ def CheckOs(
     """
     snapshot = lu.snapshot
     asked = [uuid for uuid in nodes if not snapshot.nodes[uuid].offline and snapshot.nodes[uuid].vm_capable]
-    results = lu.rpc.call_os_validate(asked, required, os_name, [OS_CHECK_PARAMETERS], dict(os_params), force_variant)
+    results = lu.rpc.call_os_validate(
+        asked, required, os_name, [constants.OS_CHECK_PARAMETERS], dict(os_params), force_variant
+    )
     for result in results.values():
         result.Raise(f"OS '{os_name}' cannot be used on node {result.node_name}", prereq=True, ecode=errors.ECODE_INVAL)
         if not result.payload:
@@ -172,9 +171,13 @@ def CheckScript(lu: LogicalUnit, node_uuid: str, os_name: str, script: str) -> N
     """Check that a node has the operating system with a script (OS_SCRIPT_...), before anything is made or stopped for it."""
     result = lu.rpc.call_os_validate([node_uuid], False, os_name, [script], {}, True)[node_uuid]
     where = f"node {result.node_name}"
-    result.Raise(f"OS '{os_name}' has no {script} script on {where}", prereq=True, ecode=errors.ECODE_STATE)
+    result.Raise(f"OS '{os_name}' cannot be used on {where}", prereq=True, ecode=errors.ECODE_STATE)
     if not result.payload:
-        raise errors.OpPrereqError(f"OS '{os_name}' not found on {where}", errors.ECODE_STATE)
+        raise errors.OpPrereqError(
+            f"OS '{os_name}' not found on {where}",
+            errors.ECODE_STATE,
+            hint="'gnt-os diagnose' shows where it is installed",
+        )
 
 
 def AllOsParams(

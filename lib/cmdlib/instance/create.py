@@ -27,7 +27,6 @@ from ganeti.cmdlib.disk.reserved import BeginDisks, MarkDisk
 from ganeti.cmdlib.hookenv import InstanceFacts
 from ganeti.cmdlib.instance import image, importing, nicgen, outcome
 from ganeti.cmdlib.instance.base import (
-    OS_SCRIPT_IMPORT,
     AllOsParams,
     CheckBeLimits,
     CheckHvOnNodes,
@@ -509,7 +508,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             CheckOs(self, nodes[:1], self._os, os_params, op.force_variant, required=True)
             CheckOs(self, nodes[1:], self._os, os_params, op.force_variant, required=False)
             if self._source is not None and self._disk_requests:
-                CheckScript(self, nodes[0], self._os, OS_SCRIPT_IMPORT)
+                CheckScript(self, nodes[0], self._os, constants.OS_SCRIPT_IMPORT)
         self._image = image.ImageOf(self._osparams, self._disk_requests)
         if self._image and self._source is None and not op.no_install and not op.forthcoming:
             image.CheckImage(self, self._pnode.uuid, self._image, self._disk_requests[0].size)

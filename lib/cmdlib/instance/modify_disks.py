@@ -203,10 +203,12 @@ class DiskChanges:
         result = self._Assemble(disk, index)
         if result is not None and hot is not None:
             entries = hot(HOT_ADD, disk, index, result)
-        if lu.op.wait_for_sync and not WaitForSync(lu, instance, [disk]):
-            lu.LogWarning(f"Disk {disk.iv_name} is degraded")
-        if not instance.disks_active:
-            ShutdownDisks(lu, instance, [disk])
+        try:
+            if lu.op.wait_for_sync and not WaitForSync(lu, instance, [disk]):
+                lu.LogWarning(f"Disk {disk.iv_name} is degraded")
+        finally:
+            if not instance.disks_active:
+                ShutdownDisks(lu, instance, [disk])
         return entries
 
     def _Assemble(self, disk: objects.Disk, index: int) -> list[Any] | None:

@@ -293,7 +293,7 @@ def StartAgain(lu: InstanceLU[Any], feedback: Feedback, instance: objects.Instan
     feedback(f"* starting instance {instance.name}")
     node, least = instance.primary_node, params.FillBE(lu.snapshot, instance)["minmem"]
     reason = f"starting instance {instance.name}"
-    failure = f"Instance {instance.name} could not be started again on node {lu.snapshot.NodeName(node)}, it is down"
+    failure = f"Instance {instance.name} could not be started again on node {lu.snapshot.NodeName(node)} and is down"
     hint = f"'gnt-instance startup {instance.name}' tries again"
     try:
         free = MakeRoom(lu, node, reason, least, instance.hypervisor, feedback, but=instance.uuid)
@@ -303,6 +303,11 @@ def StartAgain(lu: InstanceLU[Any], feedback: Feedback, instance: objects.Instan
     except errors.GenericError as err:
         raise errors.OpExecError(f"{failure}: {err}", hint=err.hint or hint) from err
     result = lu.rpc.call_instance_start(node, (opened, None, None), False, lu.op.reason)
+    if result.failure is not None:
+        failure = (
+            f"It is not known whether instance {instance.name} runs again, as node {result.node_name} did not answer"
+        )
+        hint = f"'gnt-instance list -o name,pnode,status {instance.name}' shows it; {hint}"
     if result.fail_msg:
         ShutdownDisks(lu, instance)
         raise errors.OpExecError(f"{failure}: {result.fail_msg}", hint=hint)
@@ -394,10 +399,13 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
         assembled = AssembleDisks(self, instance, ignore_size=self.op.ignore_size)
         if not assembled.all_well:
             raise errors.OpExecError(f"Cannot activate the block devices of instance {instance.name}")
-        if self.op.wait_for_sync and not WaitForSync(self, instance):
+        try:
+            if self.op.wait_for_sync and not WaitForSync(self, instance):
+                raise errors.OpExecError(f"Some disks of instance {instance.name} are degraded")
+        except errors.OpExecError:
             if not instance.disks_active:
                 self.cfg.MarkInstanceDisksInactive(instance.uuid)
-            raise errors.OpExecError(f"Some disks of instance {instance.name} are degraded")
+            raise
         return assembled.paths
 
 

@@ -197,7 +197,8 @@ class _Helper:
             if runtime.Monotonic() >= deadline:
                 raise errors.OpExecError(
                     f"The helper on instance {name} did not start within {_START_SECONDS:.0f} seconds on node {self._node}",
-                    hint="try the image as the disk of an instance",
+                    hint=f"check that an instance with image {lu.snapshot.cluster.zeroing_image} as its disk boots with hypervisor"
+                    f" {extended.hypervisor}",
                 )
             lu.Pause(_START_PAUSE)
         LimitStart(lu, extended, free)

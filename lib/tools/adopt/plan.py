@@ -12,7 +12,6 @@ from ganeti.upgrade import early
 from ganeti.utils.text import Counted
 
 RELEASES = ("2.16", "3.0", "3.1")
-_MAX_CLOCK_SKEW = 150.0
 # The state and the copy of DATA, beside what grows later.
 _FREE_LEAST = 256
 _SHOWN = 20
@@ -69,7 +68,7 @@ def Problems(facts: Facts) -> list[str]:
     found += _ConfigProblems(facts.config)
     for name, report in facts.reports.items():
         found += [f"Node {name}: {text}" for text in _NodeProblems(facts, report)]
-        if abs(facts.skew.get(name, 0.0)) > _MAX_CLOCK_SKEW:
+        if abs(facts.skew.get(name, 0.0)) > constants.MAX_CLOCK_SKEW:
             found.append(f"Node {name}: its clock differs by {facts.skew[name]:.0f} seconds; set it first")
     versions = {report["version"] for report in facts.reports.values() if report["version"]}
     if len(versions) > 1:

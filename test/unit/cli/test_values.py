@@ -11,7 +11,7 @@ from ganeti.utils import text
 
 @given(st.lists(st.text(alphabet="a,\\=x ", min_size=1), min_size=1))
 def test_joined_lists_come_apart_again(pieces):
-    assert values.SplitEscaped(text.JoinEscaped(pieces)) == pieces
+    assert text.SplitEscaped(text.JoinEscaped(pieces)) == pieces
 
 
 @given(st.text(alphabet="a,\\=:/-no_1"))
@@ -32,7 +32,7 @@ def test_no_text_breaks_the_parsers(value):
 
 
 @pytest.mark.parametrize(
-    ("text", "pieces"),
+    ("written", "pieces"),
     [
         ("a,b", ["a", "b"]),
         (r"a\,b", ["a,b"]),
@@ -42,8 +42,8 @@ def test_no_text_breaks_the_parsers(value):
         ("a,,b", ["a", "", "b"]),
     ],
 )
-def test_escaping(text, pieces):
-    assert values.SplitEscaped(text) == pieces
+def test_escaping(written, pieces):
+    assert text.SplitEscaped(written) == pieces
 
 
 def test_keyval():

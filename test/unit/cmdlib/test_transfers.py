@@ -106,7 +106,7 @@ def test_data_that_does_not_move_is_said_with_the_log_and_the_way_out(three: Mas
     for disk in (0, 1):
         stalled = f"disk {disk}: no data has moved on node {NODE1} for 10 minutes; {_Log('export', disk)}"
         assert f" - WARNING: {stalled}" in said
-    assert len([text for text in said if re.search(r"'gnt-job cancel --kill --yes-do-it \S+' gives up", text)]) == 2
+    assert len([text for text in said if re.search(r"'gnt-job cancel --kill --yes-do-it \S+' ends the job", text)]) == 2
     assert not [text for text in said if f"has moved on node {NODE2}" in text]
     assert len(scene.transfers.done) == 2, "it may take as long as it wants"
 

@@ -38,6 +38,7 @@ from ganeti.cmdlib.instance.run import StartAgain
 from ganeti.params import disk as disk_params
 from ganeti.params import runstate
 
+_UNDO_SECONDS = 60.0
 # Where how much memory must be free, and for what: see room.CheckRoom.
 _Needed = tuple[str, str, int, str]
 
@@ -175,6 +176,8 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
             made = CreateDisks(self, moved, disks, disk_params.Of(disks[0]).name)
             self._StopGuest(feedback)
             self._Copy(feedback, moved, disks)
+        except store.MasterEnded:
+            raise
         except errors.GenericError:
             self._TakeBack(feedback, moved, disks, made)
             raise
@@ -186,21 +189,25 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
         except errors.GenericError:
             self._TakeBack(feedback, moved, disks, made)
             raise
-        moved, silent = self.current, False
+        moved = self.current
         try:
             if moved.admin_state == UP:
                 self._StartOnTarget(feedback, moved)
             else:
                 ShutdownDisks(self, moved)
-        except errors.GenericError:
-            silent = bool(Briefly(self, "version", self._target.uuid, []).fail_msg)
+        except store.MasterEnded:
             raise
-        finally:
-            if silent:
+        except errors.GenericError:
+            if Briefly(self, "version", self._target.uuid, []).fail_msg:
                 self._NameCopies()
             else:
-                feedback(f"* removing the disks on {self._source.name}")
-                self._RemoveFrom(self._source, instance, self._disks)
+                self._RemoveSource(feedback, instance)
+            raise
+        self._RemoveSource(feedback, instance)
+
+    def _RemoveSource(self, feedback: Feedback, instance: objects.Instance) -> None:
+        feedback(f"* removing the disks on {self._source.name}")
+        self._RemoveFrom(self._source, instance, self._disks)
 
     def _Moved(self, disk: objects.Disk) -> objects.Disk:
         moved = disk_params.Of(disk).OnNodes(diskgen.JobReservations(self), disk, [self._target.uuid])
@@ -262,6 +269,8 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
     def _StartOnTarget(self, feedback: Feedback, moved: objects.Instance) -> None:
         try:
             StartAgain(self, feedback, moved)
+        except store.MasterEnded:
+            raise
         except errors.GenericError as err:
             raise errors.OpExecError(
                 f"Instance {moved.name} has been moved to node {self._target.name}, but: {err}",
@@ -281,18 +290,22 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
         if self._stopped:
             try:
                 StartAgain(self, feedback, self.current)
+            except store.MasterEnded:
+                raise
             except errors.GenericError as err:
                 self.LogWarning(str(err), hint=err.hint)
-        Undo(self, made, moved)
-        self._RemoveDirectory(self._target, disks[0])
+        # The target may hang, and others wait for both nodes.
+        with self.rpc.Within(_UNDO_SECONDS, _UNDO_SECONDS):
+            Undo(self, made, moved)
+            self._RemoveDirectory(self._target, disks[0])
 
     def _NameCopies(self) -> None:
         """Say that the disks stay on the source: the target, which has just got them, does not answer."""
         source, name = self._source, self.instance.name
         for disk in self._disks:
             self.LogWarning(
-                f"{disk.iv_name} of instance {name} stays on node {source.name}, too, as node {self._target.name} does not answer:"
-                " it holds the same data",
+                f"The copy of {disk.iv_name} of instance {name} on node {source.name} is kept: node {self._target.name} does not"
+                " answer",
                 hint=f"when the instance runs, {RemovalByHand(disk, source.uuid)}",
             )
 

@@ -54,7 +54,7 @@ class Record:
 # --- what each end is told --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("D22-MOVE-11", "D22-MOVE-12")
+@pytest.mark.req("D22-MOVE-12")
 def test_each_disk_goes_to_its_own_address_with_the_key_of_the_move(three: Master) -> None:
     Exporting(three)
     record = Record(three[0])
@@ -140,7 +140,7 @@ def _TwoArriving(master: Master) -> Any:
     return op
 
 
-@pytest.mark.req("D22-MOVE-11", "D22-MOVE-12")
+@pytest.mark.req("D22-MOVE-12")
 def test_another_cluster_learns_once_where_each_disk_is_to_go(three: Master) -> None:
     """It has the time that stopping a guest takes: this one took four minutes."""
     Elsewhere(three, connect=240)
@@ -244,7 +244,7 @@ def test_other_disks_do_not_go_on_when_one_has_failed(three: Master, stubborn: b
 
     record = Record(three[0], start)
     said = _Fails(three)
-    assert said.startswith(f"disk 0: cancelled because another disk failed; disk 1: sending from node {NODE1}"), said
+    assert said.startswith(f"disk 0: canceled because another disk failed; disk 1: sending from node {NODE1}"), said
     [(ended,)] = record.Of("impexp_abort")
     assert "disk0" in ended and (len(record.Of("impexp_status")) < 15 or stubborn)
     assert record.Seconds("export_start", "impexp_cleanup") < 300

@@ -214,7 +214,7 @@ def test_one_disk_that_fails_ends_the_others(three: Master) -> None:
             three[1].faults[name] = "no room"
 
     three[1].before = refuse
-    with pytest.raises(errors.OpExecError, match=r"disk 0: cancelled because another disk failed; disk 1: .*no room"):
+    with pytest.raises(errors.OpExecError, match=r"disk 0: canceled because another disk failed; disk 1: .*no room"):
         three.Run(_Export())
     assert scene.Runs() and scene.transfers.programs == {} and scene.transfers.done == []
 

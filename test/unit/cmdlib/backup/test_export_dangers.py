@@ -44,7 +44,7 @@ def test_a_side_that_does_not_have_the_data_is_not_exported(three: Master, state
     for disk in scene.disks:
         Write(scene.File(0, disk), b"garbage")
     three[0].calls.clear()
-    with pytest.raises(errors.OpPrereqError, match="does not have all data itself") as caught:
+    with pytest.raises(errors.OpPrereqError, match=r"copies on its primary node node1.* are not up to date") as caught:
         three.Run(_Export("node3"))
     assert "gnt-instance replace-disks -p" in str(caught.value.hint) and "instance_shutdown" not in three[0].calls
     assert scene.Exports()[1:] == [[WEB], []] and scene.Contents(1) == CONTENT
@@ -115,7 +115,11 @@ def test_a_target_that_dies_at_the_start_does_not_take_the_only_copy_with_it(thr
     with pytest.raises(errors.OpExecError, match="has been moved to node node2"):
         three.Run(opcodes.OpInstanceMove(instance_name=WEB, target_node="node2"))
     assert scene.Volumes() == scene.before, "both disks"
-    kept = [text for text in three.last.messages if "stays on node node1.example.org, too" in text]
+    kept = [
+        text
+        for text in three.last.messages
+        if "on node node1.example.org is kept: node node2.example.org does not answer" in text
+    ]
     assert len(kept) == 2 and any("when the instance runs, run 'lvremove" in text for text in three.last.messages)
 
 
@@ -125,7 +129,7 @@ def test_a_guest_whose_disks_cannot_be_set_up_again_is_said_to_be_down(three: Ma
     with pytest.raises(errors.OpExecError) as caught:
         three.Run(_Export())
     said = f"{caught.value} {caught.value.hint} {three.last.messages}"
-    assert "could not be started again on node node1.example.org, it is down" in said
+    assert "could not be started again on node node1.example.org and is down" in said
 
 
 # --- moves between clusters -----------------------------------------------------------------------------------------------

@@ -293,7 +293,7 @@ def test_a_helper_that_is_never_seen(three: Master) -> None:
     scene.looks = 0
     begun = three.world.now
     err = _Fails(scene, "did not start within 300 seconds on node node1")
-    assert err.hint == "try the image as the disk of an instance"
+    assert err.hint == f"check that an instance with image {IMAGE} as its disk boots with hypervisor kvm"
     assert 300 <= three.world.now - begun < 330
 
 
@@ -386,8 +386,8 @@ def test_a_guest_is_not_started_beside_its_helper(three: Master) -> None:
         scene.Export()
     assert three[0].calls.count("instance_start") == len(scene.given) == 1
     said = "\n".join(three.last.messages)
-    assert f"The helper may still run as instance {WEB}, which is not started again" in said
-    assert f"'gnt-instance shutdown --timeout 0 {WEB}' ends it, then 'gnt-instance startup {WEB}'" in said
+    assert f"Instance {WEB} is not started again: the helper may still run in its place" in said
+    assert f"'gnt-instance shutdown --timeout 0 {WEB}' and its disk removed, 'gnt-instance startup {WEB}'" in said
 
 
 def test_a_helper_of_which_its_node_says_nothing_may_still_run(three: Master) -> None:
