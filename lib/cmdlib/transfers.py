@@ -402,6 +402,7 @@ class _Receiver(_Program):
 
     def _Begin(self) -> RpcResult:
         target = self.transfer.target
+        assert target is not None
         known = (self._instance, target)
         return self._lu.rpc.call_import_start(self.node_uuid, self.options, known, self.component, target)
 
@@ -434,6 +435,7 @@ class _Sender(_Program):
         self._host, self._port = host, port
 
     def _Begin(self) -> RpcResult:
+        assert self._source is not None
         known = (self._instance, self._source)
         return self._lu.rpc.call_export_start(
             self.node_uuid, self._options, self._host, self._port, known, self.component, self._source

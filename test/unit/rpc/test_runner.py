@@ -398,9 +398,8 @@ def test_other_shapes_of_disks_and_devices() -> None:
         lambda runner: runner.call_hotplug_device(configs.NODE1, web, "hotadd", "nic", (web.nics[0], web), None, 1)
     )
     assert nic["uuid"] == web.nics[0].uuid and "mode" in nic["nicparams"]
-    ((_, _, _, io),) = sent(
-        lambda runner: runner.call_import_start(configs.NODE1, {}, web, "disk/0", ("script", ((disk, web), 0)))
-    )
+    end = ("script", ((disk, web), 0))
+    ((_, _, _, io),) = sent(lambda runner: runner.call_import_start(configs.NODE1, {}, (web, end), "disk/0", end))
     assert io[0] == "script" and io[1][0]["uuid"] == disk.uuid and io[1][1] == 0
     ((multi,),) = sent(lambda runner: runner.call_blockdev_getdimensions(configs.NODE1, [([disk], web), ([disk], web)]))
     assert len(multi) == 2

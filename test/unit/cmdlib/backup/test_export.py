@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.creation import OnDisks
-from support.master import Master
+from support.master import KilledInPause, Master
 from support.playedtransfers import CONTENT, TwoDisks
 from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
 
@@ -230,6 +230,33 @@ def _ToOtherCluster(master: Master, **values: Any) -> opcodes.OpBackupExport:
 
 
 # --- nodes ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_guest_runs_again_before_older_exports_are_removed(three: Master) -> None:
+    """Which takes long on a node that hangs."""
+    scene = Exporting(three, "file")
+    three.Run(_Export("node3", long_sleep=True))
+    ran: list[bool] = []
+    three[2].watch = lambda name: ran.append(scene.Runs()) if name == "export_remove" else None
+    three.Run(_Export("node2", long_sleep=True))
+    assert ran == [True]
+
+
+def test_a_target_that_hangs_keeps_the_guest_down_for_minutes_only(three: Master) -> None:
+    """The job is ended meanwhile, and what has arrived cannot be removed."""
+    scene = Exporting(three, "file")
+    scene.transfers.looks = 10**6
+    times: dict[str, float] = {}
+
+    def watch(name: str) -> None:
+        times[name] = three.world.now
+        if name == "impexp_cleanup":
+            three.network.Cut(three[1].name, three[0].name)
+
+    three[0].watch = watch
+    with pytest.raises(errors.OpExecError, match="gnt-job cancel --kill"):
+        three.Run(_Export(long_sleep=True), KilledInPause())
+    assert scene.Runs() and times["instance_start"] - times["instance_shutdown"] < 200
 
 
 def test_older_exports_elsewhere_go_when_the_new_one_is_complete(three: Master) -> None:

@@ -146,6 +146,34 @@ def test_an_export_does_not_choose_an_image_that_a_reinstallation_would_write(th
     assert three.Instance("another.example.org").osparams["os-image"] == "/srv/image"
 
 
+def test_an_export_does_not_decide_how_its_console_is_reached(three: Master) -> None:
+    """What would need the address that is left out is left out as well, so that the import needs no options."""
+    spice = {"spice_bind": "198.51.100.7", "spice_image_compression": "glz", "spice_use_tls": True}
+    Exported(three, hvparams=spice)
+    three.Run(opcodes.OpClusterSetParams(hvparams={"kvm": {"vnc_tls": True}}))
+    _Edit(three, "hypervisor", "vnc_tls = False")
+    _Edit(three, "hypervisor", "boot_order = cdrom")
+    _Edit(three, "hypervisor", "cdrom_image_path = /srv/boot.iso")
+    cbs = Callbacks()
+    three.Run(_Import(), cbs)
+    own = three.Instance(COPY).hvparams
+    assert not {*spice, "vnc_tls", "boot_order", "cdrom_image_path"} & own.keys()
+    [told] = [message for message in cbs.messages if "are not taken over" in message]
+    assert all(name in told for name in ("boot_order", "cdrom_image_path", "spice_bind", "spice_use_tls", "vnc_tls"))
+
+
+def test_what_an_export_connects_its_network_cards_to_is_told(three: Master) -> None:
+    Exported(three)
+    cbs = Callbacks()
+    three.Run(_Import(), cbs)
+    assert not any("connected as the export says" in message for message in cbs.messages)
+    _Edit(three, "instance", "nic0_link = br-storage")
+    three[2].Call(runtime.MakeDirs, "/sys/class/net/br-storage/bridge")
+    cbs = Callbacks()
+    three.Run(_Import("another.example.org", pnode="node3"), cbs)
+    assert any("connected as the export says: link=br-storage" in message for message in cbs.messages)
+
+
 def test_a_guest_that_boots_from_its_disk_still_does(three: Master) -> None:
     """An empty path is no file of a node."""
     Exported(three, hvparams={"kernel_path": ""})
