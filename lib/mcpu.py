@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from ganeti import constants, errors, locking, opcodes, runtime
@@ -46,6 +46,10 @@ class OpExecCbBase:
     def Pause(self, seconds: float) -> None:
         """Wait between two looks at something that takes long; the opcode stops where the job is to end."""
         runtime.Sleep(seconds)
+
+    def Undisturbed(self) -> AbstractContextManager[None]:
+        """Have a kill wait until the block is over."""
+        return nullcontext()
 
     def CurrentPriority(self) -> int | None:
         """Return the priority of the next lock request; asked before each level."""
@@ -297,6 +301,9 @@ class Processor:
 
     def Pause(self, seconds: float) -> None:
         self._cbs.Pause(seconds)
+
+    def Undisturbed(self) -> AbstractContextManager[None]:
+        return self._cbs.Undisturbed()
 
     def RunPostHooks(self, node_names: list[str]) -> None:
         """Run the post hooks now on these nodes, for units after which they could not run."""

@@ -168,7 +168,7 @@ def ExportInfo(path: str) -> str:
 def _ReadDescription(file_name: str) -> str:
     try:
         return _ReadRegular(file_name)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         # Perhaps a new export was just taking the place of the one before.
         with _Locked():
             return _ReadRegular(file_name)

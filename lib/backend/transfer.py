@@ -300,9 +300,11 @@ def BuildReadFile(path: str) -> str:
     Nobody can change what is open.
     """
     file_name = _Quoted([path])
-    same = f'[ -f /proc/self/fd/0 ] && [ "$(readlink /proc/self/fd/0)" = {file_name} ]'
+    # What a pipe or a device does when it is opened is not to be found out.
+    file = f"[ ! -L {file_name} ] && [ -f {file_name} ] || {{ {_Replaced(path)}; }}"
+    same = f'[ -f /proc/self/fd/0 ] && [ "$(readlink /proc/self/fd/0)" = {file_name} ] || {{ {_Replaced(path)}; }}'
     copy = _Quoted(["dd", f"bs={base.BLOCK_BYTES}", "status=none"])
-    return f"{{ {same} || {{ {_Replaced(path)}; }}; {copy}; }} <{file_name}"
+    return f"{{ {file}; {{ {same}; {copy}; }} <{file_name}; }}"
 
 
 def BuildWriteFile(path: str, limit: int | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ganeti import errors, locking, opcodes
@@ -162,6 +163,10 @@ class LogicalUnit(Generic[OpT]):
         Only where its work can be left in good order.
         """
         self.proc.Pause(seconds)
+
+    def Undisturbed(self) -> AbstractContextManager[None]:
+        """Have a kill wait until the block is over: for what is short, and must not be left half done."""
+        return self.proc.Undisturbed()
 
     # --- what units define --------------------------------------------------------------------------------------------
 

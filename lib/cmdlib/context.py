@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -68,6 +69,8 @@ class Processor(Protocol):
     def LogWarning(self, message: str, hint: str | None = None) -> None: ...
 
     def Pause(self, seconds: float) -> None: ...
+
+    def Undisturbed(self) -> AbstractContextManager[None]: ...
 
     def SubmitManyJobs(self, jobs: list[list[opcodes.OpCode]]) -> list[list[Any]]: ...
 

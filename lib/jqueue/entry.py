@@ -28,7 +28,7 @@ MAX_MESSAGE = 64 * 1024
 Transform = Callable[["Job"], "Job"]
 
 # A job that has been killed cleans up for so long without being disturbed by another kill.
-_CLEANING_SECONDS = 60.0
+_CLEANING_SECONDS = 600.0
 
 
 class Entry:
@@ -42,6 +42,7 @@ class Entry:
         "_log_size",
         "_serial",
         "attempts",
+        "busy",
         "cleans_since",
         "deliver_timer",
         "delivered_at",
@@ -89,6 +90,8 @@ class Entry:
         # Its end is wanted though it runs; since when it knows that, and is cleaning up.
         self.killed = False
         self.cleans_since: float | None = None
+        # It is at something short that must not be left half done.
+        self.busy = False
         self.leaving = False  # on its way to the archive; of the committer's thread
         self.delivered_at = 0.0
         self.deliver_timer: Timer | None = None
@@ -120,7 +123,8 @@ class Entry:
 
     @property
     def cleaning_up(self) -> bool:
-        return self.cleans_since is not None
+        """Whether a kill leaves its calls alone."""
+        return self.busy or self.cleans_since is not None
 
     def CheckKilled(self) -> None:
         """Raise OpExecError if the job is to end; called where its work can be left in good order."""

@@ -16,7 +16,8 @@ longer than a moment: after a crash a job that waited is the same as one that wa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, runtime, serializer, store
@@ -96,6 +97,15 @@ class Callbacks:
     def Feedback(self, log_type: str, message: Any) -> None:
         self._entry.AddLog(self._index, log_type, message)
         self._worker.LogAdded(self._entry)
+
+    @contextmanager
+    def Undisturbed(self) -> Iterator[None]:
+        """A kill waits until the block is over."""
+        self._entry.busy = True
+        try:
+            yield
+        finally:
+            self._entry.busy = False
 
     def Pause(self, seconds: float) -> None:
         """Wait between two looks at something that takes long; raise OpExecError, a second later at most, if the job is to end."""

@@ -161,6 +161,8 @@ def _InstanceWithParams(value: Any, context: Context) -> Any:
 
 def _InstanceOfEnd(value: Any, context: Context) -> Any:
     """A node that only keeps a file of an instance gets its name and its system's, and nothing that is not its business."""
+    if isinstance(value, Mapping):
+        return value
     instance, (kind, _) = value
     filled = _FilledInstance(instance, context)
     if kind == "file":

@@ -135,6 +135,11 @@ class Executor:
             runtime.Sleep(float(words[1]))
         elif words[:1] == ["long"]:
             self._Look(words[1], cbs)
+        elif words[:1] == ["whole"]:
+            with cbs.Undisturbed():
+                self._Gate(words[1])
+                cbs.Pause(0.01)
+            cbs.Pause(60)
         elif words[:1] == ["strange"]:
             return object()
         return " ".join(words) or None

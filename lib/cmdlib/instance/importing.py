@@ -194,7 +194,7 @@ class LocalExport(Source):
                 f" {len(op.disks)}"
             )
         if not op.nics:
-            op.nics = [self._NicRequest(nic) for nic in found.nics]
+            op.nics = [self._NicRequest(index, nic) for index, nic in enumerate(found.nics)]
         elif found.name == op.instance_name:
             op.nics = [self._KeepMac(nic, index) for index, nic in enumerate(op.nics)]
         op.tags = op.tags or list(found.tags)
@@ -242,7 +242,8 @@ class LocalExport(Source):
         word = runtime.ShellQuote(begin + JoinEscaped(f"{name}={value}" for name, value in left_out.items()))
         where = f"{exported.FILE_NAME} in {self._path} on node {self._node.name} has their values"
         self._lu.LogWarning(
-            "Parameters of the export that name something of a node, or decide about rights there, are not taken over:"
+            "Parameters of the export that name something of a node, decide about rights there, or say how people reach the"
+            " console, are not taken over:"
             f" {', '.join(left_out)}",
             hint=f"if you trust the export, add {option} {word}" if len(word) <= _LONGEST_HINT else where,
         )
@@ -254,24 +255,26 @@ class LocalExport(Source):
             if not op.os_type and isinstance(size, int) and size < old.size:
                 raise Invalid(f"Disk {index} of the export has {old.size} MiB, that of the instance would have {size}")
 
-    def _NicRequest(self, nic: Mapping[str, str | None]) -> dict[str, Any]:
+    def _NicRequest(self, index: int, nic: Mapping[str, str | None]) -> dict[str, Any]:
         """Return a network card of the export as a request describes it: a network has its own mode and link."""
         left_out = list(exported.CONNECTION) if nic.get("network") else []
-        self._ShowConnection({key: nic[key] for key in exported.CONNECTION if nic.get(key) and key not in left_out})
+        keys = [key for key in ("network", *exported.CONNECTION) if nic.get(key) and key not in left_out]
+        self._ShowConnection(index, {key: nic[key] for key in keys})
         if self._lu.snapshot.Users("MAC address", nic.get("mac")):
             # The original, or another copy, is still there.
             self._lu.LogInfo(f"MAC address {nic['mac']} is in use: this network card gets another one")
             left_out.append("mac")
         return {key: value for key, value in nic.items() if value is not None and key not in left_out}
 
-    def _ShowConnection(self, found: Mapping[str, Any]) -> None:
+    def _ShowConnection(self, index: int, found: Mapping[str, Any]) -> None:
         """Say what the export connects a network card to, where nobody but the export has said so."""
         usual = params.SimpleFillNIC(self._lu.snapshot.cluster, {})
         odd = {key: value for key, value in found.items() if value != usual.get(key)}
         if odd:
             told = ",".join(f"{key}={value}" for key, value in odd.items())
             self._lu.LogInfo(
-                f"A network card is connected as the export says: {told}; --net 0:link=BRIDGE decides otherwise"
+                f"Network card {index} is connected as the export says: {told}; if that is not wanted, describe all cards with"
+                " --net"
             )
 
     def _KeepMac(self, nic: dict[str, Any], index: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -159,10 +160,13 @@ def MakeRoom(
             lu.Pause(_PAUSE)
             free = FreeMemory(lu, node_uuid, hypervisor, but)
             if needed <= free:
+                _Settle(lu, node_uuid, had, wanted, but)
                 return free
-    finally:
-        slow = _Settle(lu, node_uuid, had, wanted, but)
-    raise _Refused(lu, node_uuid, reason, needed, free, slow)
+    except errors.GenericError:
+        with contextlib.suppress(errors.GenericError):
+            _Settle(lu, node_uuid, had, wanted, but)
+        raise
+    raise _Refused(lu, node_uuid, reason, needed, free, _Settle(lu, node_uuid, had, wanted, but))
 
 
 def _Settle(

@@ -290,6 +290,11 @@ class LUInstanceReboot(_StartingLU[opcodes.OpInstanceReboot]):
 
 def StartAgain(lu: InstanceLU[Any], feedback: Feedback, instance: objects.Instance) -> None:
     """Start an instance that this job had stopped, with its stored parameters; raise OpExecError."""
+    with lu.Undisturbed():
+        _StartAgain(lu, feedback, instance)
+
+
+def _StartAgain(lu: InstanceLU[Any], feedback: Feedback, instance: objects.Instance) -> None:
     feedback(f"* starting instance {instance.name}")
     node, least = instance.primary_node, params.FillBE(lu.snapshot, instance)["minmem"]
     reason = f"starting instance {instance.name}"
@@ -309,7 +314,8 @@ def StartAgain(lu: InstanceLU[Any], feedback: Feedback, instance: objects.Instan
         )
         hint = f"'gnt-instance list -o name,pnode,status {instance.name}' shows it; {hint}"
     if result.fail_msg:
-        ShutdownDisks(lu, instance)
+        if result.failure is None:
+            ShutdownDisks(lu, instance)
         raise errors.OpExecError(f"{failure}: {result.fail_msg}", hint=hint)
     LimitStart(lu, instance, free)
 

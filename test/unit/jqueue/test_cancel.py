@@ -391,3 +391,17 @@ def test_a_job_that_waits_long_leaves_its_work_in_good_order(make, monkeypatch):
     bench.executor.Open("k")
     assert bench.WaitEnd(job_id) == "error"
     assert "gnt-job cancel --kill" in str(bench.Field(job_id, "opresult"))
+
+
+def test_what_must_not_be_left_half_done_is_done_before_a_kill_strikes(make, monkeypatch):
+    monkeypatch.setattr(cancel, "KILL_WAIT", 0.5)
+    monkeypatch.setattr(cancel, "KILL_EVERY", 0.01)
+    disturbed = []
+    bench = make(abort=lambda thread, still: disturbed.append(thread) or 1 if still() else 0)
+    job_id = bench.Submit("whole k")
+    bench.executor.WaitGate("k")
+    answer = bench.queue.CancelJob(job_id, kill=True).Result(10)
+    assert answer == [True, f"Job {job_id} is being ended and still cleans up"] and disturbed == []
+    bench.executor.Open("k")
+    assert bench.WaitEnd(job_id) == "error"
+    assert "gnt-job cancel --kill" in str(bench.Field(job_id, "opresult"))

@@ -118,6 +118,8 @@ class TLMoveAnywhere(TLMigrateInstance):
                 f"{err}; the instance is down, and its complete copy is on {self._Name(kept)}",
                 hint=f"use 'gnt-instance startup {instance.name}' to run it there",
             ) from err
-        replacement.Complete()
-        if not started:
-            ShutdownDisks(self, self._instance)
+        try:
+            replacement.Complete()
+        finally:
+            if not started:
+                ShutdownDisks(self, self._instance)

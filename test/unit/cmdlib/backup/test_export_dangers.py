@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from support.creation import OnDisks
-from support.master import Master
+from support.master import Callbacks, Master
 from support.playedtransfers import CONTENT, Transfers
 from support.standinstorage import Write
 from unit.cmdlib.backup.test_export import EXPORT, Exporting, _Export
@@ -130,6 +131,39 @@ def test_a_guest_whose_disks_cannot_be_set_up_again_is_said_to_be_down(three: Ma
         three.Run(_Export())
     said = f"{caught.value} {caught.value.hint} {three.last.messages}"
     assert "could not be started again on node node1.example.org and is down" in said
+
+
+def test_a_guest_that_may_run_again_keeps_its_disks(three: Master) -> None:
+    """The node does not answer its start."""
+    scene = Exporting(three)
+    three[0].faults["blockdev_snapshot"] = "no room"
+    three[0].before = lambda name, _args: three[0].Stop() if name == "instance_start" else None
+    with pytest.raises(errors.OpExecError):
+        three.Run(_Export())
+    assert any(f"It is not known whether instance {WEB} runs again" in text for text in three.last.messages)
+    assert scene.web.disks_active
+
+
+class _Undisturbed(Callbacks):
+    """Knows whether a kill would wait."""
+
+    now = False
+
+    @contextlib.contextmanager
+    def Undisturbed(self) -> Iterator[None]:
+        self.now = True
+        yield
+        self.now = False
+
+
+@pytest.mark.parametrize("move", [False, True])
+def test_a_kill_does_not_strike_while_the_guest_is_started_again(three: Master, move: bool) -> None:
+    Exporting(three)
+    cbs, seen = _Undisturbed(), list[bool]()
+    for node in three.all:
+        node.before = lambda name, _args: seen.append(cbs.now) if name == "instance_start" else None
+    three.Run(opcodes.OpInstanceMove(instance_name=WEB, target_node="node2") if move else _Export(), cbs)
+    assert seen == [True] and not cbs.now
 
 
 # --- moves between clusters -----------------------------------------------------------------------------------------------

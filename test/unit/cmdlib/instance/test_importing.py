@@ -171,7 +171,7 @@ def test_what_an_export_connects_its_network_cards_to_is_told(three: Master) -> 
     three[2].Call(runtime.MakeDirs, "/sys/class/net/br-storage/bridge")
     cbs = Callbacks()
     three.Run(_Import("another.example.org", pnode="node3"), cbs)
-    assert any("connected as the export says: link=br-storage" in message for message in cbs.messages)
+    assert any("Network card 0 is connected as the export says: link=br-storage" in text for text in cbs.messages)
 
 
 def test_a_guest_that_boots_from_its_disk_still_does(three: Master) -> None:
