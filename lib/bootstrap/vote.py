@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
-from ganeti import errors, runtime
+from ganeti import constants, errors, runtime
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.base import Failure
 from ganeti.store import silence
@@ -23,6 +23,12 @@ ROUND_WAIT = 10.0
 
 class VoteLost(errors.NotMasterError):
     """So many nodes name others that this one can no longer get a quorum."""
+
+
+class TooFewVotes(errors.NotMasterError):
+    """Nodes that do not answer could make this one the master: whoever supervises the daemon is to start it again."""
+
+    exit_code = constants.EXIT_FAILURE
 
 
 def GatherMasterVotes(runner: RpcRunner, nodes: Sequence[str]) -> tuple[Counter[str], list[Silent]]:
@@ -44,11 +50,12 @@ def Quorum(count: int) -> int:
 
 
 def ConfirmMaster(runner: RpcRunner, own_name: str, nodes: Sequence[str], rounds: int = MAX_ROUNDS) -> None:
-    """Return when a quorum of all nodes names this one; raise NotMasterError when that cannot be, or took too long.
+    """Return when a quorum of all nodes names this one; raise NotMasterError when that cannot be, TooFewVotes if it took too long.
 
     While the silent nodes could still make the difference the question is asked again; VoteLost when they cannot.  A
     node that rejects this one's certificate is running and will not change its mind by being asked again.
     """
+    failure: type[errors.NotMasterError] = TooFewVotes
     needed = Quorum(len(nodes))
     for turn in range(rounds):
         votes, silent = GatherMasterVotes(runner, nodes)
@@ -65,13 +72,14 @@ def ConfirmMaster(runner: RpcRunner, own_name: str, nodes: Sequence[str], rounds
                 hint="if a fail-over was interrupted, run gnt-cluster master-failover on the node that shall be master",
             )
         rejecting = sum(node.failure is Failure.REJECTED for node in silent)
-        if turn + 1 >= rounds or ours + len(silent) - rejecting < needed:
+        if ours + len(silent) - rejecting < needed:
+            failure = errors.NotMasterError
+            break
+        if turn + 1 >= rounds:
             break
         logging.warning("%s; %s; asking again", state, silence.Describe(silent))
         runtime.Sleep(ROUND_WAIT)
-    raise errors.NotMasterError(
-        f"{state}; {silence.Describe(silent)}", hint=silence.NextStep(silent, own_name, FORCED_START)
-    )
+    raise failure(f"{state}; {silence.Describe(silent)}", hint=silence.NextStep(silent, own_name, FORCED_START))
 
 
 def MostVoted(runner: RpcRunner, nodes: Sequence[str]) -> tuple[str | None, list[Silent]]:

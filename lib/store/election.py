@@ -92,6 +92,12 @@ class NotElected(StoreError):
     exit_code = constants.EXIT_NOTMASTER
 
 
+class TooFewAnswer(NotElected):
+    """It may, when more nodes answer: whoever supervises the daemon is to start it again."""
+
+    exit_code = constants.EXIT_FAILURE
+
+
 @dataclass(frozen=True)
 class Heard:
     """One node's answer about its store."""
@@ -413,7 +419,7 @@ class Election:
                 return Fetched(self._FetchFrom(source, after), partial, source.pruned)
             except (errors.GenericError, ValueError) as err:
                 failures.append(f"{source.member.name}: {err}")
-        raise NotElected(f"the newest copy could not be fetched ({'; '.join(failures)})", hint="try again")
+        raise TooFewAnswer(f"the newest copy could not be fetched ({'; '.join(failures)})", hint="try again")
 
     def _FetchFrom(self, source: Heard, after: int) -> list[StoredRow]:
         rows: list[StoredRow] = []
@@ -574,7 +580,7 @@ def _CheckNoOtherMaster(election: Election, me: Member) -> None:
 def _NoQuorum(election: Election, voters: VoterSet) -> NotElected:
     silent = election.silent.values()
     missing = silence.Describe(silent) or "nobody is silent, but their copies do not count"
-    return NotElected(
+    return (TooFewAnswer if silent else NotElected)(
         f"only {len(election.Promised(voters))} of {len(voters)} master candidates answer, {voters.quorum} are needed:"
         f" {missing}",
         hint=silence.NextStep(silent, election.own_name, FORCED_START),

@@ -26,7 +26,7 @@ from ganeti.store.base import (
     VoterSet,
 )
 from ganeti.store.copy.image import Image
-from ganeti.store.election import READY_TIMEOUT, Election, ForcedStart, HoldServing, NotElected, Open
+from ganeti.store.election import READY_TIMEOUT, Election, ForcedStart, HoldServing, NotElected, Open, TooFewAnswer
 from ganeti.store.master import Store
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _CheckNobodyHasStore(election: Election) -> None:
 
 def _TooFew(election: Election, needed: int) -> NotElected:
     silent = election.silent.values()
-    return NotElected(
+    return TooFewAnswer(
         f"only {len(election.answers)} nodes answer, {needed} are needed to begin the store: {silence.Describe(silent)}",
         hint=silence.NextStep(silent, election.own_name, FORCED_START),
     )
