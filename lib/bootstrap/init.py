@@ -237,9 +237,21 @@ def _FirstConfiguration(own: hosts.Host, values: Mapping[str, Any], secondary_ip
     )
 
 
+def _CheckDrivers(names: Sequence[str]) -> None:
+    """Raise OpPrereqError for hypervisors that no instance could run on; 3.1's default is one of them."""
+    missing = [name for name in names if name not in hv.DRIVEN]
+    if missing:
+        raise errors.OpPrereqError(
+            f"Instances could not run: this release has no driver for hypervisor {', '.join(missing)}",
+            errors.ECODE_INVAL,
+            hint="name others, as with --enabled-hypervisors=kvm",
+        )
+
+
 def _ClusterValues(settings: Settings) -> dict[str, Any]:
     """Return every field of the cluster object but the master and the keys, after all checks that change nothing."""
     valuechecks.CheckChoice("hypervisors", settings.enabled_hypervisors, constants.HYPER_TYPES)
+    _CheckDrivers(settings.enabled_hypervisors)
     valuechecks.CheckChoice("disk templates", settings.enabled_disk_templates, disk.TEMPLATES)
     for name in ("install_image", "zeroing_image"):
         valuechecks.CheckImage(name, getattr(settings, name))

@@ -23,6 +23,9 @@ TABLES: dict[str, dict[str, Param]] = {
 }
 DEFAULTS: dict[str, dict[str, Any]] = {name: Defaults(table) for name, table in TABLES.items()}
 
+# Those that this release has a driver for (hypervisor.DRIVERS).
+DRIVEN = frozenset([constants.HT_FAKE, constants.HT_KVM])
+
 # Every name that any hypervisor knows, for --help and query fields; equal names have one meaning everywhere.
 ALL_NAMES = tuple(sorted({name for table in TABLES.values() for name in table}))
 

@@ -66,6 +66,7 @@ def _Scene() -> Iterator[Scene]:
         ({"zeroing_image": "no/where"}, "zeroing_image must be an absolute path or a URL"),
         ({"enabled_hypervisors": []}, "hypervisors list must contain at least one member"),
         ({"enabled_hypervisors": ["nix"]}, "hypervisors contains invalid entries: nix"),
+        ({"enabled_hypervisors": ["kvm", "xen-pvm"]}, "this release has no driver for hypervisor xen-pvm"),
         ({"enabled_disk_templates": ["diskless", "diskless"]}, "disk templates list contains duplicates"),
         ({"master_netmask": 33}, "netmask 33 is not valid: it must be 1 to 32"),
         ({"mac_prefix": "aa:00"}, "'aa:00' is not a valid MAC prefix"),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import configs
 
-from ganeti import constants, errors, pathutils
+from ganeti import constants, errors, hypervisor, pathutils
 from ganeti.params import checks, hv
 
 
@@ -258,6 +258,10 @@ def test_what_names_something_of_a_node_does_not_come_with_a_guest(name: str, va
 )
 def test_what_the_guest_sees_comes_with_it(name: str, value: Any) -> None:
     assert hv.IsOfGuest(name, value)
+
+
+def test_drivers_are_those_that_there_are() -> None:
+    assert hypervisor.DRIVERS.keys() == hv.DRIVEN
 
 
 def test_defaults_that_name_nothing_of_a_node_are_of_the_guest() -> None:
