@@ -80,6 +80,8 @@ def test_every_command_line_works():
         ("'/usr/lib/ganeti/daemon-util start'", "takes: NAME"),
         ("'ganeti-masterd --take-under'", "no option '--take-under'"),
         ("Example::\n\n  gnt-node lst\n", "no command 'lst'"),
+        ("Example::\n\n  gnt-node modify \\\n    --drained=yes node1\n", None),
+        ("Example::\n\n  gnt-node modify \\\n    --drained=perhaps node1\n", "Invalid boolean value 'perhaps'"),
         ("gnt-job 'cancel", None),
         ("the program move-instance moves it", "no program 'move-instance'"),
     ],

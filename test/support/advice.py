@@ -1,7 +1,8 @@
 """The command lines that messages, manuals and documents name, and what is wrong with them.
 
 A command line is what stands between quotes or double backticks, or alone on a line of an example, and begins with one of
-our programs.  Elsewhere in a text only the program and the command's name are looked at.
+our programs; there a backslash at the end joins the next line.  Elsewhere in a text only the program and the command's
+name are looked at.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _QUOTED = re.compile(
     rf"'((?:[\w/.@-]*/)?{_PROGRAM}[^'\n]*)'|``((?:[\w/.@-]*/)?{_PROGRAM}.*?)``|`((?:[\w/.@-]*/)?{_PROGRAM}[^`\n]*)`",
     re.DOTALL,
 )
-_EXAMPLE = re.compile(rf"^(?:\s{{2,}}|[#$] |\s+[#$] )((?:[\w/.@-]*/)?{_PROGRAM}[^\n]*)$", re.MULTILINE)
+_EXAMPLE = re.compile(rf"^(?:\s{{2,}}|[#$] |\s+[#$] )((?:[\w/.@-]*/)?{_PROGRAM}(?:[^\n]*\\\n)*[^\n]*)$", re.MULTILINE)
 _RUN = re.compile(rf"\b[Rr]un ({'|'.join(sorted(OFF_PATH, key=len, reverse=True))})(?![\w/.-])")
 _LOOSE = re.compile(rf"(?<![\w/.'`-])({_PROGRAM})(?: ([a-z][\w-]*))?")
 
@@ -81,7 +82,9 @@ def FromText(where: str, text: str, whole: bool = False) -> Iterator[Line]:
     for pattern in (_QUOTED, _EXAMPLE):
         for match in pattern.finditer(rest):
             found = next(group for group in match.groups() if group)
-            yield Line(f"{where}{_LineNumber(text, match.start())}", " ".join(found.split()), whole)
+            yield Line(
+                f"{where}{_LineNumber(text, match.start())}", " ".join(found.replace("\\\n", " ").split()), whole
+            )
         rest = pattern.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), rest)
     for match in _RUN.finditer(rest) if whole else ():
         yield Line(f"{where}{_LineNumber(text, match.start())}", f"{match[1]} ...", whole)
