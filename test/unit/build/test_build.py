@@ -1,5 +1,6 @@
 """What configure and make produce: settings, start scripts, an installation."""
 
+import importlib.metadata
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tomllib
 
 import pytest
 from support import layout
@@ -181,6 +183,28 @@ def test_every_program_is_installed(installed):
     assert allocator == f"{dirs['sbindir']}/hail" and os.path.exists(root + allocator)
     assert os.path.exists(f"{root}{dirs['mandir']}/man8/gnt-cluster.8")
     assert os.path.exists(f"{root}{dirs['sysconfdir']}/bash_completion.d/ganeti")
+
+
+@pytest.mark.slow
+def test_documents_are_where_manuals_say(installed):
+    root, dirs = installed
+    for name in ("README", "NEWS", "storage.rst", "installing.rst", "adopting.rst", "design-store.rst"):
+        assert os.path.isfile(f"{root}{dirs['docdir']}/{name}"), name
+    with open(f"{root}{dirs['mandir']}/man7/ganeti.7", encoding="utf-8") as stream:
+        assert f"{dirs['docdir']}/" in stream.read()
+
+
+def test_configure_asks_for_every_library():
+    """Each package that programs need has a module in the list of what configure tries to import."""
+    with open(os.path.join(TOP, "configure.ac"), encoding="utf-8") as stream:
+        modules = re.search(r"for module in ((?:[^;]|\n)*);", stream.read()).group(1).replace("\\\n", " ").split()
+    owners = importlib.metadata.packages_distributions()
+    covered = {name.lower().replace("_", "-") for module in modules for name in owners[module.partition(".")[0]]}
+    with open(os.path.join(TOP, "pyproject.toml"), "rb") as stream:
+        lines = tomllib.load(stream)["project"]["dependencies"]
+    # What only newer Pythons need is imported by another one of them.
+    needed = {line.partition("==")[0].lower() for line in lines if ";" not in line}
+    assert needed - covered == set()
 
 
 @pytest.mark.slow
