@@ -19,6 +19,9 @@ OPTIONAL = "O"  # left out when there is no value
 NON_DEFAULT = "N"  # left out when equal to the default
 RUNTIME = "X"  # never stored: travels in node RPC only
 
+# ``since`` of a field that no release of the original has.
+OURS = "ours"
+
 _SHOWN = 80
 
 T = TypeVar("T")
@@ -128,8 +131,8 @@ def Field(
 ) -> Any:
     """Declare a field in a class body.
 
-    ``default`` is what an absent key means (none: the key must be there).  ``secret`` keeps the value out of error
-    messages.  ``many`` is the class of the objects in a list of embedded objects (a name for the class itself).
+    ``default`` is what an absent key means (none: the key must be there).  ``since``: the release of the original that
+    brought it, or OURS.  ``secret`` keeps the value out of error messages.  ``many`` is the class of the objects in a list of embedded objects (a name for the class itself).
     """
     return FieldInfo(kind, default, written, since, doc, secret, many)
 

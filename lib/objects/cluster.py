@@ -10,6 +10,7 @@ from ganeti.objects.base import (
     DEFAULTED,
     NON_DEFAULT,
     OPTIONAL,
+    OURS,
     ConfigObject,
     Field,
     SerialField,
@@ -129,6 +130,7 @@ class Cluster(ConfigObject):
         _TOKENS,
         default={},
         written=NON_DEFAULT,
+        since=OURS,
         doc="tokens of the remote interface by name: SHA-256, role, tags, created, expires (doc/design-rapi.rst)",
         secret=True,
     )

@@ -9,6 +9,7 @@ from ganeti import constants, ht
 from ganeti.objects.base import (
     DEFAULTED,
     OPTIONAL,
+    OURS,
     RUNTIME,
     ConfigObject,
     Field,
@@ -68,15 +69,21 @@ class Disk(ConfigObject):
         ht.TStrictDict({"node": ht.TNonEmptyString, "since": ht.TFloat}, {}, ht.TAny),
         default=None,
         written=OPTIONAL,
+        since=OURS,
         doc="mirror: {node: uuid of the side that does not count, since: when} (doc/design-drbd.rst)",
     )
     decision: int | None = Field(
-        ht.TNonNegativeInt, default=None, written=OPTIONAL, doc="mirror: how often it was decided which sides count"
+        ht.TNonNegativeInt,
+        default=None,
+        written=OPTIONAL,
+        since=OURS,
+        doc="mirror: how often it was decided which sides count",
     )
     adopts: str | None = Field(
         ht.TNonEmptyString,
         default=None,
         written=OPTIONAL,
+        since=OURS,
         doc="plain: the volume's own name until its adoption has ended",
     )
     uuid: str = UuidField()
@@ -196,6 +203,7 @@ class Instance(ConfigObject):
         ht.TUuid,
         default=None,
         written=RUNTIME,
+        since=OURS,
         doc="to start it; the same in all calls that open its disks and start it",
     )
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import logging
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti import constants, errors, pathutils, runtime, serializer, upgrade
+from ganeti.objects import origin
 from ganeti.params import ipolicy
 from ganeti.server import ownnode
 from ganeti.store.files.export import VisiblePosition
 from ganeti.tools import common
+from ganeti.upgrade import early
 
 _LIMIT = 512 * 1024 * 1024
 _GOING = f"{pathutils.DATA_EXT_DIR}.going"
@@ -77,12 +79,15 @@ def _RunUndo() -> int:
 def HandBack(release: str, exact: bool = True, keep: bool = False) -> list[str]:
     """Write the configuration in the release's form, delete this node's copy of the store, and return what was left out.
 
-    OpPrereqError while a daemon runs; FilesBehind, unless the files need not be ``exact``, as other nodes have better ones.
-    ``keep``: for ``Undo``; else nothing stays that a former run has kept.
+    OpPrereqError while a daemon runs, or a disk is in a state that the release does not know; FilesBehind.  The latter two are
+    no matter unless the files are ``exact``: other nodes have better ones.  ``keep``: for ``Undo``; else nothing stays that a
+    former run has kept.
     """
     common.CheckStopped()
     if exact:
         CheckExact()
+    if runtime.Exists(pathutils.CLUSTER_CONF_FILE):
+        _CheckReadable(_VERSIONS[release], exact)
     if keep:
         _Keep()
     removed = _Convert(_VERSIONS[release]) if runtime.Exists(pathutils.CLUSTER_CONF_FILE) else []
@@ -93,6 +98,45 @@ def HandBack(release: str, exact: bool = True, keep: bool = False) -> list[str]:
         runtime.RemoveTree(pathutils.DATA_EXT_KEPT_DIR)
     logging.info("This node's files are those of release %s", release)
     return removed
+
+
+def _CheckReadable(version: int, exact: bool) -> None:
+    """Raise an error if the release would start the wrong side of a mirror with config.data, or could not start with it at all."""
+    data = _ReadConfig()
+    if _HasForm(data, version):
+        return
+    unfinished = list(UnfinishedDisks(data)) if exact else []
+    if unfinished:
+        raise errors.OpPrereqError(
+            f"Release {upgrade.VersionText(version)} does not know the state of these disks:\n"
+            + "\n".join(f"- {line}" for line in unfinished),
+            errors.ECODE_STATE,
+            hint=f"start this release again with '{pathutils.DAEMON_UTIL} start-all' on all nodes, wait for that, then try again",
+        )
+    unknown = origin.Unknown(_InForm(data, version)[0])
+    if unknown:
+        raise errors.ConfigurationError(
+            f"{pathutils.CLUSTER_CONF_FILE} has what release {upgrade.VersionText(version)} does not know: {', '.join(unknown)}",
+            hint=f"start this release again with '{pathutils.DAEMON_UTIL} start-all' on all nodes, and report this as a bug",
+        )
+
+
+def UnfinishedDisks(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each disk of a parsed config.data that the original would take for whole and is not, with what to wait for."""
+    owners = {
+        uuid: str(instance.get("name"))
+        for instance in early.Items(config, "instances")
+        for uuid in early.Texts(instance.get("disks"))
+    }
+    for disk in early.Items(config, "disks"):
+        name = owners.get(str(disk.get("uuid")))
+        place = disk.get("iv_name") or disk.get("name") or disk.get("uuid")
+        owner = f"disk {place} of {name}" if name else f"disk {place}, which no instance has,"
+        show = f"'gnt-instance info {name}' shows it" if name else "'gnt-cluster verify-disks' looks at it"
+        if disk.get("behind"):
+            yield f"A copy of {owner} is behind: wait until it is filled, {show}"
+        if disk.get("adopts"):
+            yield f"The volume of {owner} is being adopted: wait until that job has ended, 'gnt-job list' shows it"
 
 
 def _Keep() -> None:
@@ -183,18 +227,22 @@ def _Convert(version: int) -> list[str]:
     path = pathutils.CLUSTER_CONF_FILE
     info = runtime.Stat(path)
     data = _ReadConfig()
-    found = upgrade.Version(data)
-    if found == version != upgrade.V3_1:
-        return []  # never written by this release, or converted by a run that was cut off
+    if _HasForm(data, version):
+        return []
     data, removed = _InForm(data, version)
     runtime.WriteFile(path, serializer.Dump(data), stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
     return removed
 
 
+def _HasForm(data: dict[str, Any], version: int) -> bool:
+    """Return whether a configuration was never written by this release, or was converted by a run that was cut off."""
+    return upgrade.Version(data) == version != upgrade.V3_1
+
+
 def _InForm(data: dict[str, Any], version: int) -> tuple[dict[str, Any], list[str]]:
     """Return a configuration, which is changed, in the form of a version, and what is left out."""
-    # These releases know no tokens, and must not bring them back to life later.
-    data["cluster"].pop("rapi_tokens", None)
+    # Among it tokens, which must not come back to life later.
+    origin.StripConfig(data)
     removed = [line for owner in (data["cluster"], *data["nodegroups"].values()) for line in _RemoveLimits(owner)]
     if version != upgrade.V3_1:
         data = {**upgrade.DowngradeConfig(data), "version": version}

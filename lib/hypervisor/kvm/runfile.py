@@ -14,6 +14,7 @@ from ganeti import errors, objects, runtime, serializer
 from ganeti.hypervisor.base import GuestDisk
 from ganeti.hypervisor.kvm import layout
 from ganeti.hypervisor.kvm.cmdline import FindOption
+from ganeti.objects import origin
 
 _LIMIT = 4 * 1024 * 1024
 
@@ -36,8 +37,11 @@ class RunFile:
     disks: tuple[GuestDisk, ...]
 
     def Text(self) -> str:
-        nics = [nic.ToDict(runtime=True) for nic in self.nics]
-        disks = [[entry.disk.ToDict(runtime=True), entry.path, entry.uri] for entry in self.disks]
+        """Return what the file holds: only keys that the original knows, which could not read it after a way back."""
+        nics = [origin.Strip(objects.NIC, nic.ToDict(runtime=True)) for nic in self.nics]
+        disks = [
+            [origin.Strip(objects.Disk, entry.disk.ToDict(runtime=True)), entry.path, entry.uri] for entry in self.disks
+        ]
         return serializer.Dump([list(self.command), nics, dict(self.hvparams), disks])
 
     def Effective(self, current: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import configfile, constants, errors, hypervisor, pathutils, upgrade
+from ganeti.objects import origin
 from ganeti.params import disk as disktemplates
 from ganeti.params import ipolicy
+from ganeti.tools import hand_back
 from ganeti.upgrade import early
 from ganeti.utils.text import Counted
 
@@ -112,7 +114,12 @@ def _ConfigProblems(config: Mapping[str, Any]) -> Iterator[str]:
                 f" over while instances run, older ones are converted with '{pathutils.CFGUPGRADE}' while all daemons are stopped"
             )
             return
-        problems = configfile.StructuralProblems(configfile.LoadDict(upgrade.UpgradeConfig(dict(config))))
+        current = upgrade.UpgradeConfig(dict(config))
+        problems = configfile.StructuralProblems(configfile.LoadDict(current))
+        problems += [
+            f"{key} is not known to this release, which could not give it back; remove it while the original's daemons are stopped"
+            for key in origin.Unknown(current)
+        ]
     except errors.GenericError as err:
         problems = [str(err)]
     yield from (f"{path}: {problem}" for problem in problems)
@@ -225,17 +232,5 @@ def OnlyHere(config: Mapping[str, Any]) -> list[str]:
             for group in early.Items(config, "nodegroups")
             if key in early.At(group, "ipolicy")
         ]
-    owners = {
-        uuid: str(instance.get("name"))
-        for instance in early.Items(config, "instances")
-        for uuid in early.Texts(instance.get("disks"))
-    }
-    for disk in early.Items(config, "disks"):
-        name = owners.get(str(disk.get("uuid")), "(none)")
-        if disk.get("behind"):
-            found.append(
-                f"A copy of a disk of {name} is behind: wait until it is filled, 'gnt-instance info {name}' shows it"
-            )
-        if disk.get("adopts"):
-            found.append(f"Volumes of {name} are being adopted: wait until that job has ended")
+    found += hand_back.UnfinishedDisks(config)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
@@ -470,6 +471,19 @@ def test_runtime_file_comes_back_as_it_was() -> None:
     content = RunFile()
     assert runfile.Parse(content.Text(), "it") == content
     assert [type(part) for part in json.loads(content.Text())] == [list, list, dict, list]
+
+
+def test_runtime_file_has_no_key_that_the_original_cannot_read() -> None:
+    """It reads the file when it has got the cluster back; what a mirror's sides are worth is nothing that a guest was started with."""
+    content = RunFile()
+    (entry,) = content.disks
+    disk = entry.disk.Replace(
+        decision=3, behind={"node": "n", "since": 1.0}, children=(entry.disk.Replace(decision=2),)
+    )
+    text = dataclasses.replace(content, disks=(GuestDisk(disk, "/l", None),)).Text()
+    assert "decision" not in text and "behind" not in text
+    (read,) = runfile.Parse(text, "it").disks
+    assert read.disk == entry.disk.Replace(children=(entry.disk,))
 
 
 @pytest.mark.req("D21-VNC-05")

@@ -78,6 +78,14 @@ def test_what_is_wrong_with_the_cluster() -> None:
     assert "enabled_hypervisors is empty" in plan.Problems(Facts(config))[0]
 
 
+def test_what_could_not_be_given_back_is_not_taken() -> None:
+    """Hand-back refuses keys that no original reads, and that must not come out when the cluster has no master."""
+    config = Config()
+    disk = next(iter(config["disks"].values()))
+    disk["colour"] = "red"
+    assert f"key 'colour' of disk {disk['uuid']} is not known to this release" in plan.Problems(Facts(config))[0]
+
+
 def test_hypervisors_and_templates_in_use_that_are_not_supported() -> None:
     config = Config()
     first, *_ = sorted(config["instances"].values(), key=lambda item: str(item["name"]))
@@ -111,10 +119,11 @@ def test_what_the_original_does_not_support_is_named_with_a_way_out() -> None:
         in found
     )
     assert "The policy of the cluster has memory-ratio: 'gnt-cluster modify --ipolicy-memory-ratio default'" in found
-    assert f"A copy of a disk of {owner} is behind" in found
+    place = f"disk {disk['iv_name']} of {owner}"
+    assert f"A copy of {place} is behind: wait until it is filled, 'gnt-instance info {owner}' shows it" in found
     disk["behind"], disk["adopts"] = None, True
     found = "\n".join(plan.OnlyHere(config))
-    assert f"Volumes of {owner} are being adopted" in found and "is behind" not in found
+    assert f"The volume of {place} is being adopted" in found and "is behind" not in found
 
 
 MAIN = "import sys; from ganeti.tools.adopt.main import Main; sys.exit(Main())"

@@ -101,6 +101,65 @@ def test_tokens_do_not_come_back_to_life_later(node: VirtualNode) -> None:
     assert "rapi_tokens" not in json.loads(node.Read(CONFIG))["cluster"]
 
 
+def _Mirror(node: VirtualNode, **changed: Any) -> dict[str, Any]:
+    """Write the configuration with one mirror of two volumes, whose keys are changed; return the instance that has it."""
+    data = json.loads(node.Read(CONFIG))
+    disk = next(item for item in data["disks"].values() if item["iv_name"] == "disk/0")
+    disk["children"] = [{**disk, "iv_name": "", **changed}]
+    disk |= changed
+    node.Write(CONFIG, json.dumps(data), 0o640)
+    return next(item for item in data["instances"].values() if disk["uuid"] in item["disks"])
+
+
+@pytest.mark.parametrize("release", ["2.16", "3.0", "3.1"])
+def test_a_mirror_that_was_behind_once_does_not_keep_the_original_from_starting(
+    node: VirtualNode, release: str
+) -> None:
+    _Mirror(node, decision=7)
+    assert HandBack(node, "--yes-do-it", release)[0] == 0
+    disks = list(json.loads(node.Read(CONFIG))["disks"].values())
+    keys = {key for disk in disks for item in (disk, *disk["children"]) for key in item}
+    assert "size" in keys and "decision" not in keys
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"behind": {"node": "n", "since": 1.0}}, "A copy of disk disk/0 of {name} is behind"),
+        ({"adopts": "old-volume"}, "The volume of disk disk/0 of {name} is being adopted"),
+    ],
+)
+@pytest.mark.parametrize("words", [("3.0",), ("3.1",), ("--keep", "3.0")])
+def test_the_original_would_start_a_side_that_lacks_data(
+    node: VirtualNode, changed: dict[str, Any], problem: str, words: tuple[str, ...]
+) -> None:
+    assert node.Python(MAKE_STORE).returncode == 0
+    name = _Mirror(node, decision=7, **changed)["name"]
+    before = node.Read(CONFIG)
+    code, text = HandBack(node, "--yes-do-it", *words)
+    assert code == 1 and problem.format(name=name) in text and "daemon-util start-all'" in text, text
+    assert node.Read(CONFIG) == before and os.path.exists(node.Path(f"{DATA}/ext/store.db"))
+    assert not os.path.exists(node.Path(f"{DATA}/ext/config.data.before"))
+
+
+def test_files_that_the_master_will_replace_are_not_judged(node: VirtualNode) -> None:
+    """A node that was away: its files are old, and those of the original's master follow; they have to be readable until then."""
+    _Mirror(node, decision=7, behind={"node": "n", "since": 1.0})
+    done = node.Python("from ganeti.tools import hand_back; hand_back.HandBack('3.0', exact=False)")
+    assert done.returncode == 0, done.stderr
+    assert "decision" not in node.Read(CONFIG) and "behind" not in node.Read(CONFIG)
+
+
+@pytest.mark.parametrize("release", ["3.0", "3.1"])
+def test_what_no_original_release_reads_is_never_written(node: VirtualNode, release: str) -> None:
+    """Of a later release of ours, for instance: its keys are not declared here."""
+    _Mirror(node, later=1)
+    before = node.Read(CONFIG)
+    code, text = HandBack(node, "--yes-do-it", release)
+    assert code == 2 and f"has what release {release} does not know: key 'later' of disk" in text
+    assert node.Read(CONFIG) == before
+
+
 def test_nothing_is_done_without_a_word_or_with_a_daemon_that_runs(node: VirtualNode) -> None:
     assert node.Python(MAKE_STORE).returncode == 0
     before = node.Read(CONFIG)
