@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Callable
 from types import FrameType
@@ -62,6 +63,14 @@ class StopSignal:
 def OnHangup(action: Callable[[], None]) -> None:
     """Call ``action`` at SIGHUP, on the main thread."""
     signal.signal(signal.SIGHUP, lambda _number, _frame: action())
+
+
+def InterruptAtEnd() -> None:
+    """Let SIGTERM and a lost terminal end a program as Ctrl-C does, so that it can clean up; nohup stays in force."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            with contextlib.suppress(ValueError):  # only the main thread may
+                signal.signal(number, signal.default_int_handler)
 
 
 def RestoreDefaults() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ganeti import constants, errors, hosts, pathutils, runtime, serializer
 from ganeti.configfile.load import MAX_CONFIG
+from ganeti.daemon import signals
 from ganeti.daemon.main import AskTerminal
 from ganeti.tools import common
 from ganeti.tools.adopt import node as onnode
@@ -63,6 +64,7 @@ def Main() -> int:
         parser.error(f"--wait {options.wait}: a number of seconds is expected")
     if options.on_node:
         return onnode.Main()
+    signals.InterruptAtEnd()
     # Only wrong options have a code of their own.
     return min(common.RunTool(lambda: _Run(options)), constants.EXIT_FAILURE)
 
@@ -83,7 +85,7 @@ def _Run(options: optparse.Values) -> int:
     if journal is not None and journal.state == takeover.ADOPTED:
         return _Late(options, journal, nodes, offline)
     if journal is not None and journal.done:
-        return _Continue(options, journal, nodes)
+        return _Continue(options, journal, config, nodes, offline)
     if onnode.BelongsToUs():
         # The checks would have people stop it, and start the original's master beside it.
         _Say(_OURS)
@@ -197,7 +199,7 @@ def _Begin(
     journal = takeover.Journal(
         {"state": takeover.TAKING_OVER, "prefix": options.original, "nodes": [node.name for node in nodes]}
     )
-    return _TakeOver(options, takeover.Work(journal, nodes, options.wait, _Say))
+    return _TakeOver(options, takeover.Work(journal, nodes, options.wait, _Say, _ReadConfig))
 
 
 def _MayBegin(options: optparse.Values, facts: plan.Facts) -> bool:
@@ -221,7 +223,13 @@ def _TakeOver(options: optparse.Values, work: takeover.Work) -> int:
     return constants.EXIT_SUCCESS
 
 
-def _Continue(options: optparse.Values, journal: takeover.Journal, nodes: Sequence[remote.Node]) -> int:
+def _Continue(
+    options: optparse.Values,
+    journal: takeover.Journal,
+    config: Mapping[str, Any],
+    nodes: Sequence[remote.Node],
+    offline: Sequence[str],
+) -> int:
     if not options.take_over:
         _Say(
             f"Taking the cluster over was interrupted. Done: {', '.join(journal.done)}; begun: {journal.current or 'nothing'}."
@@ -229,7 +237,35 @@ def _Continue(options: optparse.Values, journal: takeover.Journal, nodes: Sequen
         _Say(f"'{pathutils.ADOPT} --take-over' continues, '{pathutils.ADOPT} --revert' goes back.")
         return constants.EXIT_FAILURE
     members = [node for node in nodes if node.name in journal.nodes]
-    return _TakeOver(options, takeover.Work(journal, members, options.wait, _Say))
+    problems = _ProblemsSince(journal, config, members, [node.name for node in nodes], offline)
+    for line in (["Problems:"] if problems else []) + [f"- {text}" for text in problems]:
+        _Say(line)
+    if problems:
+        _Say(
+            f"Nothing was done. '{pathutils.ADOPT} --take-over' continues without them, '{pathutils.ADOPT} --revert' goes back."
+        )
+        return constants.EXIT_FAILURE
+    return _TakeOver(options, takeover.Work(journal, members, options.wait, _Say, _ReadConfig))
+
+
+def _ProblemsSince(
+    journal: takeover.Journal,
+    config: Mapping[str, Any],
+    members: Sequence[remote.Node],
+    online: Sequence[str],
+    offline: Sequence[str],
+) -> list[str]:
+    """Return what stands in the way by now: while the original was at work, people could change everything."""
+    if not takeover.BeforeExchange(journal):
+        return []
+    begun = takeover.ExchangeHasBegun(journal)
+    problems = plan.Problems(_Facts(config, members, offline, journal.prefix), begun)
+    if not begun:
+        problems += [
+            f"Node {name} is not among those that were recorded, or is no longer: '{pathutils.ADOPT} --revert' first, then begin anew"
+            for name in sorted(set(online) ^ set(journal.nodes))
+        ]
+    return problems
 
 
 def _Late(
@@ -248,7 +284,7 @@ def _Late(
         )
         return constants.EXIT_SUCCESS
     if found:
-        takeover.TakeOverLate(takeover.Work(journal, nodes, options.wait, _Say), found)
+        takeover.TakeOverLate(takeover.Work(journal, nodes, options.wait, _Say, _ReadConfig), found)
     return constants.EXIT_SUCCESS if len(found) == len(late) else constants.EXIT_FAILURE
 
 
@@ -296,9 +332,9 @@ def _Revert(
     missing = sorted(set(journal.nodes) - {node.name for node in members})
     if not (options.confirmed or AskTerminal(["The cluster will be given back to the original."])):
         return constants.EXIT_FAILURE
-    work = takeover.Work(journal, members, options.wait, _Say)
-    if journal.state == takeover.ADOPTED:
-        takeover.CheckGivable(work, _ReadConfig)
+    work = takeover.Work(journal, members, options.wait, _Say, _ReadConfig)
+    if takeover.HasServed(journal):
+        takeover.CheckGivable(work)
     takeover.Revert(work)
     _Say(f"The cluster runs the original again.{takeover.Behind(journal)}")
     lost = journal.state == takeover.REVERTED and set(journal.nodes) - set(missing)
@@ -317,7 +353,7 @@ def _RevertLate(
     found = _Answering(late, journal.prefix)
     away = [node for node in found if node.name in offline]
     if found:
-        work = takeover.Work(journal, nodes, options.wait, _Say)
+        work = takeover.Work(journal, nodes, options.wait, _Say, _ReadConfig)
         takeover.RevertLate(work, [node for node in found if node not in away], away)
     for node in found:
         joins = f": 'gnt-node add --readd {node.name}' takes it into the cluster" if node in away else ""

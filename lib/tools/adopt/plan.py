@@ -61,15 +61,20 @@ class Facts(NamedTuple):
 # --- what stands in the way -------------------------------------------------------------------------------------------------
 
 
-def Problems(facts: Facts) -> list[str]:
-    """Return why the cluster cannot be taken over as it is, each with what to do."""
-    found = [
-        f"Node {name} did not reply: {why}. Repair it, or mark it offline with the original's gnt-node"
-        for name, why in facts.silent.items()
-    ]
+def Problems(facts: Facts, begun: bool = False) -> list[str]:
+    """Return why the cluster cannot be taken over as it is, each with what to do.
+
+    ``begun``: the exchange was interrupted.  The original's master may have stopped then, and daemons of this release may run.
+    """
+    without = (
+        f"'{pathutils.ADOPT} --revert' goes back without it"
+        if begun
+        else "mark it offline with the original's gnt-node"
+    )
+    found = [f"Node {name} did not reply: {why}. Repair it, or {without}" for name, why in facts.silent.items()]
     found += _ConfigProblems(facts.config)
     for name, report in facts.reports.items():
-        found += [f"Node {name}: {text}" for text in _NodeProblems(facts, report)]
+        found += [f"Node {name}: {text}" for text in _NodeProblems(facts, report, begun)]
         if abs(facts.skew.get(name, 0.0)) > constants.MAX_CLOCK_SKEW:
             found.append(f"Node {name}: its clock differs by {facts.skew[name]:.0f} seconds; set it first")
     versions = {report["version"] for report in facts.reports.values() if report["version"]}
@@ -77,12 +82,12 @@ def Problems(facts: Facts) -> list[str]:
         found.append(
             f"The nodes have different releases of the original: {', '.join(sorted(versions))}; make them equal"
         )
-    if facts.jobs is None and facts.own in facts.reports:
+    if not begun and facts.jobs is None and facts.own in facts.reports:
         found.append("The original's master does not answer: start it, as it must stop starting jobs before it ends")
     return found
 
 
-def _NodeProblems(facts: Facts, report: Mapping[str, Any]) -> Iterator[str]:
+def _NodeProblems(facts: Facts, report: Mapping[str, Any], begun: bool) -> Iterator[str]:
     if report["over"]:
         yield (
             f"this release is installed over the original in {facts.prefix}. Install both side by side, so that either can be"
@@ -94,7 +99,7 @@ def _NodeProblems(facts: Facts, report: Mapping[str, Any]) -> Iterator[str]:
         yield f"its release is {report['version']}; {', '.join(RELEASES)} can be taken over"
     if report["ours"] != constants.RELEASE_VERSION:
         yield f"it has {report['ours']} of this release, this node {constants.RELEASE_VERSION}; install the same"
-    if report["store"]:
+    if report["store"] and not begun:
         yield f"it has belonged to this release before, and its copy of the state was not removed; see '{pathutils.HAND_BACK} --help'"
     ours = [name for name, owner in report["daemons"].items() if owner != _ORIGINAL]
     if ours and not report["record"]:

@@ -10,8 +10,9 @@ back by a later run, as a node that was offline is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 from ganeti import errors, pathutils, runtime, serializer
 from ganeti.tools import hand_back
@@ -26,6 +27,7 @@ _FILES_WITHIN = 30.0
 _POLL = 0.5
 
 Say = Callable[[str], None]
+Config = Callable[[], Mapping[str, Any]]
 
 
 class Journal:
@@ -61,14 +63,15 @@ class Journal:
 class Work:
     """What the steps work on.  ``nodes``: those that are online, this one too; ``wait``: seconds to wait for jobs.
 
-    Nodes that were left behind are none of them.
+    ``config`` reads config.data.  Nodes that were left behind are none of the nodes.
     """
 
-    def __init__(self, journal: Journal, nodes: Sequence[remote.Node], wait: float, say: Say):
+    def __init__(self, journal: Journal, nodes: Sequence[remote.Node], wait: float, say: Say, config: Config):
         self.journal = journal
         self._nodes = list(nodes)
         self.wait = wait
         self.say = say
+        self.config = config
         self.original = release.Original(journal.prefix)
 
     @property
@@ -138,15 +141,23 @@ class Work:
 
 
 class Step:
-    """``text``: what it does; ``downtime``: what is not available meanwhile; ``seconds`` that it usually takes."""
+    """``text``: what it does; ``downtime``: what is not available meanwhile; ``seconds`` that it usually takes.
+
+    ``wears_off``: until the original has stopped, time or people may undo it; a run that continues does it ``Again``.
+    """
 
     name = ""
     text = ""
     downtime = ""
     seconds = ""
+    wears_off = False
 
     def Do(self, work: Work) -> None:
         raise NotImplementedError
+
+    def Again(self, work: Work) -> None:
+        """Do it anew; the exchange may have begun."""
+        self.Do(work)
 
     def Undo(self, work: Work) -> None:
         """Make undone what ``Do`` did, or a part of it."""
@@ -170,13 +181,24 @@ class Drain(Step):
     text = "let no further job start, wait for those that run"
     downtime = "no new jobs"
     seconds = "as long as the jobs"
+    wears_off = True
 
     def Do(self, work: Work) -> None:
+        drained = runtime.Exists(pathutils.JOB_QUEUE_DRAIN_FILE)
         if "drain begun" not in work.journal.found:
-            work.journal.drained = runtime.Exists(pathutils.JOB_QUEUE_DRAIN_FILE)
+            work.journal.drained = drained
             work.journal.found["drain begun"] = True
             work.journal.Save()
+        elif work.journal.drained and not drained:
+            work.journal.drained = False  # people have undrained it since
+            work.journal.Save()
         work.StopJobs(work.original)
+
+    def Again(self, work: Work) -> None:
+        if _HasBegun(work.journal, Exchange) and not _Answers(work.original):
+            work.say("  the original's master has stopped: no job can start")
+        else:
+            self.Do(work)
 
     def Undo(self, work: Work) -> None:
         work.AllowJobs(work.original)
@@ -187,11 +209,19 @@ class Pause(Step):
     text = "pause the watchers, wait for those at work"
     downtime = "no new jobs, no watcher"
     seconds = "1"
+    wears_off = True
 
     def Do(self, work: Work) -> None:
         _SayNotes(work, work.Do(work.nodes, "pause"))
         work.journal.found["instances"] = work.original.Instances()
         work.journal.found["guests"] = work.Do(work.nodes, "guests")
+
+    def Again(self, work: Work) -> None:
+        if _HasBegun(work.journal, Exchange):
+            # What is to be compared with is what was found when all nodes had the original.
+            _SayNotes(work, work.Do(work.nodes, "pause"))
+        else:
+            self.Do(work)
 
     def Undo(self, work: Work) -> None:
         work.DoBack(work.nodes, "unpause")
@@ -233,6 +263,8 @@ class StartMaster(Step):
         work.Do(work.own, "start-master")
 
     def Undo(self, work: Work) -> None:
+        with _QueueGivenBack(work):
+            _Judge(work, _Answers(release.OURS))
         work.DoBack(work.own, "stop-master")
         runtime.Sleep(_LAST_FILES)
 
@@ -289,7 +321,8 @@ class Release(Step):
 
     def Undo(self, work: Work) -> None:
         _NoteQueue(work.journal)
-        work.StopJobs(release.OURS)
+        with _QueueGivenBack(work):
+            work.StopJobs(release.OURS)
         _SayNotes(work, work.DoBack(work.nodes, "pause"))
 
 
@@ -311,22 +344,52 @@ _LATER = (
 )
 
 
+def _HasBegun(journal: Journal, step: type[Step]) -> bool:
+    return step.name == journal.current or step.name in journal.done
+
+
+def BeforeExchange(journal: Journal) -> bool:
+    """Return whether the exchange is not finished: the original may be at work, and people with it."""
+    return Exchange.name not in journal.done
+
+
+def ExchangeHasBegun(journal: Journal) -> bool:
+    return _HasBegun(journal, Exchange)
+
+
+def HasServed(journal: Journal) -> bool:
+    """Return whether this release's master daemon may have been used."""
+    return journal.state == ADOPTED or _HasBegun(journal, StartMaster)
+
+
+def _Answers(side: release.Release) -> bool:
+    """Return whether the master of a release is at work."""
+    try:
+        side.LiveJobs()
+    except errors.OpExecError:
+        return False
+    return True
+
+
 def _NoteQueue(journal: Journal) -> None:
-    """Remember whether people had drained the queue before going back began."""
+    """Remember whether people had drained the queue before going back began.
+
+    While it has not been released the mark is also that of the way forward; then people can only have taken it away.
+    """
     if "revert begun" not in journal.found:
-        journal.drained = runtime.Exists(pathutils.JOB_QUEUE_DRAIN_FILE)
+        marked = runtime.Exists(pathutils.JOB_QUEUE_DRAIN_FILE)
+        journal.drained = marked and (journal.drained or journal.state == ADOPTED or Release.name in journal.done)
         journal.found["revert begun"] = True
         journal.Save()
 
 
-def CheckGivable(work: Work, config: Callable[[], Mapping[str, Any]]) -> None:
+def CheckGivable(work: Work) -> None:
     """Let no job begin, and raise OpPrereqError if the cluster uses what the original does not support; then jobs may run again.
 
-    ``config`` reads the file, which follows a change of a moment ago: it counts when it shows all that this node's copy of the
-    store holds, and no job is left that could change anything.  As long as this release's master can mark it so, a node that does
-    not reply has to be offline.
+    As long as this release's master can mark it so, a node that does not reply has to be offline.
     """
-    _, silent = remote.Ask(work.nodes, "guests")
+    answers = work.journal.state == ADOPTED or _Answers(release.OURS)
+    silent = remote.Ask(work.nodes, "guests")[1] if answers else {}
     if silent:
         raise errors.OpPrereqError(
             "\n".join(f"Node {name} did not reply: {why}" for name, why in silent.items()),
@@ -334,20 +397,46 @@ def CheckGivable(work: Work, config: Callable[[], Mapping[str, Any]]) -> None:
             hint="repair it, or run 'gnt-node modify --offline=yes NODE' with its name, then try again",
         )
     _NoteQueue(work.journal)
-    try:
+    with _QueueGivenBack(work):
+        _Judge(work, answers)
+
+
+def _Judge(work: Work, answers: bool) -> None:
+    """Raise OpPrereqError if the cluster uses what the original does not support.
+
+    config.data follows a change of a moment ago: it counts when it shows all that this node's copy of the store holds, and no job
+    is left that could change anything.  ``answers``: whether this release's master daemon is there, and may have such jobs.
+    """
+    if answers:
         work.StopJobs(release.OURS)
-        _AwaitFiles()
-        used = plan.OnlyHere(config())
-        if used:
-            raise errors.OpPrereqError(
-                "The original does not support what the cluster uses:\n" + "\n".join(f"- {line}" for line in used),
-                errors.ECODE_STATE,
-                hint="give that up first, then run this again",
-            )
-    except errors.GenericError:
-        work.AllowJobs(release.OURS)
-        del work.journal.found["revert begun"]
-        work.journal.Save()
+    _AwaitFiles()
+    used = plan.OnlyHere(work.config())
+    if used:
+        raise errors.OpPrereqError(
+            "The original does not support what the cluster uses:\n" + "\n".join(f"- {line}" for line in used),
+            errors.ECODE_STATE,
+            hint="give that up first, then run this again",
+        )
+
+
+@contextlib.contextmanager
+def _QueueGivenBack(work: Work) -> Iterator[None]:
+    """Let jobs start again, as before, whatever ends the block early: people may have lost patience, or their terminal."""
+    try:
+        yield
+    except BaseException:
+        journal = work.journal
+        if journal.state != REVERTING:
+            journal.found.pop("revert begun", None)
+        if not journal.drained:
+            try:
+                work.AllowJobs(release.OURS)
+                work.say("  Jobs may start again: the queue is not drained any longer.")
+            except (errors.GenericError, OSError) as err:
+                work.say(
+                    f"  The queue stays drained, as '{pathutils.SBIN_DIR}/gnt-cluster queue undrain' failed: {err}"
+                )
+        work.SaveIfPossible()
         raise
 
 
@@ -391,7 +480,8 @@ def TakeOver(work: Work, accept: bool = False) -> None:
     """
     journal = work.journal
     for step in STEPS:
-        if step.name in journal.done:
+        again = step.name in journal.done
+        if again and not (step.wears_off and BeforeExchange(journal)):
             work.say(f"* {step.text}: done before")
             continue
         if accept and step.name == Compare.name:
@@ -400,31 +490,46 @@ def TakeOver(work: Work, accept: bool = False) -> None:
         work.say(f"* {step.text}")
         began = runtime.Monotonic()
         try:
-            journal.current = step.name
-            journal.Save()
-            step.Do(work)
-            journal.done.append(step.name)
-            journal.current = None
-            journal.Save()
+            if again:
+                # Nothing else is noted: a later step may have begun, and would have to be undone.
+                step.Again(work)
+                journal.Save()
+            else:
+                _DoFirst(work, step)
         except (errors.GenericError, OSError) as err:
-            if _DECISIVE in journal.done:
-                if isinstance(err, errors.GenericError):
-                    err.hint = err.hint or _LATER
-                    raise
-                raise _NotWritten(err) from err
-            work.say(f"  failed: {err}")
-            work.say("Taking back what was done:")
-            Revert(work)
-            raise errors.OpExecError(
-                f"'{step.text}' failed, and the cluster runs the original again: {err}{Behind(journal)}",
-                hint=err.hint if isinstance(err, errors.GenericError) else None,
-            ) from err
+            _HandleFailure(work, step, err)
         work.say(f"  {runtime.Monotonic() - began:.1f} s")
     journal.state = ADOPTED
     try:
         journal.Save()
     except OSError as err:
         raise _NotWritten(err) from err
+
+
+def _DoFirst(work: Work, step: Step) -> None:
+    journal = work.journal
+    journal.current = step.name
+    journal.Save()
+    step.Do(work)
+    journal.done.append(step.name)
+    journal.current = None
+    journal.Save()
+
+
+def _HandleFailure(work: Work, step: Step, err: errors.GenericError | OSError) -> NoReturn:
+    """Raise the error of a step; before the master has served, undo everything first."""
+    if _DECISIVE in work.journal.done:
+        if isinstance(err, errors.GenericError):
+            err.hint = err.hint or _LATER
+            raise err
+        raise _NotWritten(err) from err
+    work.say(f"  failed: {err}")
+    work.say("Taking back what was done:")
+    Revert(work)
+    raise errors.OpExecError(
+        f"'{step.text}' failed, and the cluster runs the original again: {err}{Behind(work.journal)}",
+        hint=err.hint if isinstance(err, errors.GenericError) else None,
+    ) from err
 
 
 def _NotWritten(err: OSError) -> errors.OpExecError:

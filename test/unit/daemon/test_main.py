@@ -181,6 +181,20 @@ def test_hangup_moves_the_standard_streams(node):
         time.sleep(0.02)
 
 
+@pytest.mark.parametrize(("before", "said"), [("SIG_DFL", "interrupted"), ("SIG_IGN", "continues")])
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGTERM"])
+def test_a_program_that_loses_its_terminal_cleans_up_and_one_of_nohup_continues(node, name, before, said):
+    done = node.Python(
+        "import os, signal, time; from ganeti.daemon import signals\n"
+        f"signal.signal(signal.{name}, signal.{before}); signals.InterruptAtEnd()\n"
+        "try:\n"
+        f"    os.kill(os.getpid(), signal.{name}); time.sleep(0.1); print('continues')\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')"
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, said), done
+
+
 def test_command_line(node):
     surplus = node.Python(DAEMON, "surplus")
     assert surplus.returncode == 2 and "No arguments are expected" in surplus.stderr

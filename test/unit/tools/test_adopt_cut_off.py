@@ -6,6 +6,7 @@ What walks through the steps is the real program; a machine's part is a model th
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ class Scene(Machines):
         for machine in self.all:
             machine.programs[pathutils.ADOPT] = functools.partial(self._OnNode, machine)
             for folder in (f"{PREFIX}/sbin", pathutils.SBIN_DIR):
-                machine.programs[f"{folder}/gnt-job"] = lambda invocation: 0
+                machine.programs[f"{folder}/gnt-job"] = functools.partial(_ListJobs, folder)
                 machine.programs[f"{folder}/gnt-instance"] = lambda invocation: 0
                 machine.programs[f"{folder}/gnt-cluster"] = _Queue
             machine.Call(runtime.MakeDirs, pathutils.QUEUE_DIR)
@@ -69,6 +70,11 @@ class Scene(Machines):
             for step in request["steps"]:
                 if step == "start-original" and machine is self.master:
                     self._CheckAlone()
+                if step == "stop-original" and state["side"] == "original":
+                    assert state["paused"], "a watcher may be at work"
+                    assert machine is not self.master or runtime.Exists(pathutils.JOB_QUEUE_DRAIN_FILE), (
+                        "a job may be at work"
+                    )
                 state = _Do(step, state)
                 self.sides[machine.name] = state["side"]
         except (AssertionError, OSError) as err:
@@ -91,7 +97,7 @@ class Scene(Machines):
             fresh = {"state": takeover.TAKING_OVER, "prefix": PREFIX, "nodes": names}
             nodes = [remote.Node(name, 22, name == names[0], "cluster.example.org") for name in names]
             journal = takeover.Journal.Read() or takeover.Journal(fresh)
-            work = takeover.Work(journal, nodes, 60, lambda text: None)
+            work = takeover.Work(journal, nodes, 60, lambda text: None, dict)
             if journal.state == takeover.REVERTED:
                 assert revert
                 takeover.RevertLate(work, [node for node in nodes if node.name in journal.nodes], [])
@@ -128,6 +134,11 @@ def _Write(state: dict[str, Any]) -> dict[str, Any]:
 def _Read() -> dict[str, Any]:
     state: dict[str, Any] = serializer.Load(runtime.ReadFile(STATE))
     return state
+
+
+def _ListJobs(folder: str, invocation: Invocation) -> int:
+    """There are none, if its master is there to say so."""
+    return 0 if _Read()["side"] == ("ours" if folder == pathutils.SBIN_DIR else "original") else 1
 
 
 def _Queue(invocation: Invocation) -> int:
@@ -187,6 +198,52 @@ def Disturbed(cut: Cut) -> None:
 @pytest.mark.limit(300)
 def test_whatever_happens_at_any_step_the_cluster_goes_on_or_back() -> None:
     cutting.SweepCuts(_Steps(), SAMPLE, Disturbed)
+
+
+def _Interrupted(when: Callable[[takeover.Journal, Scene], bool]) -> Scene:
+    """Return a scene in which the run was killed when this was so."""
+    for number in range(len(_Steps())):
+        scene = Scene()
+        scene.TakeOver(cut=Cut(number, cutting.AFTER, cutting.KILLED))
+        scene.Heal()
+        journal = scene.Journal()
+        if journal is not None and when(journal, scene):
+            return scene
+        scene.Close()
+    raise AssertionError
+
+
+@pytest.mark.parametrize("drained", [False, True])
+def test_what_people_did_between_two_runs_does_not_count_as_done(drained: bool) -> None:
+    """The queue is not drained any longer, and the pause is over; the model's daemons insist on both when they stop."""
+    scene = _Interrupted(lambda journal, _: journal.done == ["record", "drain", "pause"] and journal.current is None)
+    try:
+        if drained:  # by people, who gave that up then
+            journal = scene.Journal()
+            assert journal is not None
+            journal.drained = True
+            scene.Call(journal.Save)
+        scene.Call(runtime.RemoveFile, pathutils.JOB_QUEUE_DRAIN_FILE)
+        for machine, state in zip(scene.all, scene.States(), strict=True):
+            machine.Call(_Write, {**state, "paused": False})
+        again = scene.TakeOver()
+        assert again.code == 0, again.text
+        assert scene.States() == [OURS] * 3 and not scene.Drained()
+    finally:
+        scene.Close()
+
+
+def test_a_continued_run_that_fails_again_takes_the_exchange_back_too() -> None:
+    """Draining the queue once more must not hide from the way back that the exchange had begun."""
+    scene = _Interrupted(
+        lambda journal, scene: journal.current == "exchange" and scene.sides[scene.all[1].name] == "ours"
+    )
+    try:
+        scene.silent.add(scene.all[2].name)
+        assert "runs the original again" in scene.TakeOver().text
+        assert scene.States()[:2] == [ORIGINAL] * 2 and not scene.Drained()
+    finally:
+        scene.Close()
 
 
 # --- one node stays away --------------------------------------------------------------------------------------------------

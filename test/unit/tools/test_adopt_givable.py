@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from simulated import Invocation
 from support import cutting
+from support.adoption import Report
 from support.cutting import Machines
+from support.virtualnode import TOP
 
 from ganeti import pathutils, runtime, serializer
 from ganeti.server import ownnode
@@ -17,6 +21,7 @@ from ganeti.store import Epoch, Row
 from ganeti.store.base import NOWHERE, Line
 from ganeti.tools.adopt import main, remote, takeover
 
+ORIGINAL = Path(TOP, "test", "data", "adoption", "debian-3.0.2.config.data")
 TOKENS = {"cluster": {"rapi_tokens": [{"name": "backup"}]}}
 
 
@@ -27,12 +32,16 @@ class Scene(Machines):
         super().__init__(["node1.example.org", "node2.example.org"])
         self.jobs = [""]
         self.said: list[str] = []
+        self.impatient = False
+        self.reported: dict[str, Any] = {}
         self.asked: list[dict[str, Any]] = []
         self.read_while_drained: bool | None = None
         for machine in self.all:
             machine.programs[pathutils.ADOPT] = self._Answer
         self.master.programs |= {
             f"{pathutils.SBIN_DIR}/gnt-cluster": _Queue,
+            "/usr/sbin/gnt-cluster": _Queue,
+            f"{pathutils.SBIN_DIR}/gnt-instance": lambda invocation: 0,
             f"{pathutils.SBIN_DIR}/gnt-job": self._ListJobs,
         }
         self.Call(runtime.MakeDirs, pathutils.QUEUE_DIR)
@@ -43,7 +52,10 @@ class Scene(Machines):
 
     def _Answer(self, invocation: Invocation) -> int:
         self.asked.append(serializer.Load(invocation.stdin))
-        value: Any = [] if self.asked[-1]["steps"][-1] == "pause" else {}
+        if self.asked[-1]["steps"] == ["look"]:
+            invocation.Print(serializer.Dump({"ok": True, "value": {**Report(time=runtime.Time()), **self.reported}}))
+            return 0
+        value: Any = [] if self.asked[-1]["steps"][-1] in ("pause", "hand-back") else {}
         invocation.Print(serializer.Dump({"ok": True, "value": value}))
         return 0
 
@@ -57,23 +69,41 @@ class Scene(Machines):
             return config or {}
 
         def command() -> int:
-            takeover.CheckGivable(self._Work(wait), read)
+            try:
+                takeover.CheckGivable(self._Work(wait, read))
+            except KeyboardInterrupt:
+                return 130
             return 0
 
         return self.Run(command)
 
-    def Revert(self) -> cutting.Happened:
+    def Revert(self, config: takeover.Config = dict) -> cutting.Happened:
         def command() -> int:
-            takeover.Revert(self._Work(60))
+            takeover.Revert(self._Work(60, config))
             return 0
 
         return self.Run(command)
 
-    def _Work(self, wait: float) -> takeover.Work:
+    def _Work(self, wait: float, config: takeover.Config) -> takeover.Work:
         journal = takeover.Journal.Read()
         assert journal is not None
         nodes = [remote.Node(name, 22, name == self.master.name, "cluster.example.org") for name in journal.nodes]
-        return takeover.Work(journal, nodes, wait, self.said.append)
+        return takeover.Work(journal, nodes, wait, self._Say, config)
+
+    def _Say(self, text: str) -> None:
+        self.said.append(text)
+        if self.impatient and "waiting" in text:
+            raise KeyboardInterrupt
+
+    def Begin(self, state: str, *done: str, current: str | None = None) -> None:
+        """As if a run had come so far."""
+        journal = self.journal
+        journal.state, journal.done, journal.current = state, list(done), current
+        journal.found = {"drain begun": True, "instances": [], "guests": {}}
+        self.Call(journal.Save)
+
+    def Steps(self) -> list[str]:
+        return [step for request in self.asked for step in request["steps"]]
 
     @property
     def drained(self) -> bool:
@@ -225,6 +255,84 @@ def test_a_queue_that_cannot_be_stopped_is_left_as_it_is(play: Any) -> None:
     play(story)
 
 
+@pytest.mark.parametrize("drained", [False, True])
+def test_who_does_not_want_to_wait_any_longer_has_a_queue_that_works(play: Any, drained: bool) -> None:
+    """Ctrl-C, or a terminal that is gone."""
+
+    def story(scene: Scene) -> None:
+        if drained:
+            scene.Drain()
+        scene.jobs, scene.impatient = ["7|running\n"], True
+        assert scene.Check().code == 130
+        assert scene.drained == drained and scene.journal.found == {}
+        assert scene.said[1:] == ([] if drained else ["  Jobs may start again: the queue is not drained any longer."])
+
+    play(story)
+
+
+SERVED = ("record", "drain", "pause", "exchange", "start master")
+
+
+@pytest.mark.parametrize(("done", "current"), [(SERVED, None), (SERVED[:-1], "start master")])
+def test_whoever_worked_with_an_unfinished_take_over_is_asked_too(
+    play: Any, monkeypatch: pytest.MonkeyPatch, done: tuple[str, ...], current: str | None
+) -> None:
+    """The run ended behind the start of the master daemon; what people have made with it since may not be lost."""
+    monkeypatch.setattr(sys, "argv", ["adopt", "--revert", "--yes-do-it"])
+
+    def story(scene: Scene) -> None:
+        scene.Begin(takeover.TAKING_OVER, *done, current=current)
+        config = _Config(*scene.journal.nodes)
+        config["cluster"] |= TOKENS["cluster"]
+        scene.Call(runtime.WriteFile, pathutils.CLUSTER_CONF_FILE, serializer.Dump(config))
+        happened = scene.Run(main.Main)
+        assert happened.code == 1 and "The remote interface has tokens" in happened.text
+        assert not scene.drained and scene.journal.state == takeover.TAKING_OVER
+        assert set(scene.Steps()) == {"guests"}
+
+    play(story)
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_the_mark_of_the_way_forward_is_not_taken_for_one_of_people(play: Any, marked: bool) -> None:
+    def story(scene: Scene) -> None:
+        scene.Begin(takeover.TAKING_OVER, *SERVED)
+        if marked:
+            scene.Drain()
+        assert scene.Check().code == 0
+        assert not scene.journal.drained
+
+    play(story)
+
+
+def test_what_was_made_while_going_back_keeps_the_master_daemon_at_work(play: Any) -> None:
+    """A job that was waited for may have made it, or people after an interruption."""
+
+    def story(scene: Scene) -> None:
+        scene.Begin(takeover.REVERTING, *SERVED)
+        happened = scene.Revert(lambda: TOKENS)
+        assert happened.code == 1 and "The remote interface has tokens" in happened.text
+        assert "--revert' again" in happened.text
+        assert not scene.drained and "stop-master" not in scene.Steps()
+        scene.jobs = ["", "7|running\n", "7|success\n"]
+        assert scene.Revert().code == 0
+        assert "  waiting for jobs 7" in scene.said and "stop-master" in scene.Steps()
+
+    play(story)
+
+
+def test_a_master_daemon_that_has_ended_does_not_keep_the_cluster_here(play: Any) -> None:
+    """Its files are judged."""
+
+    def story(scene: Scene) -> None:
+        scene.Begin(takeover.TAKING_OVER, *SERVED)
+        scene.master.programs[f"{pathutils.SBIN_DIR}/gnt-job"] = lambda invocation: 1
+        assert scene.Check(TOKENS).code == 1
+        assert scene.Check().code == 0
+
+    play(story)
+
+
 # --- the command line -----------------------------------------------------------------------------------------------------
 
 
@@ -278,5 +386,72 @@ def test_nothing_happens_without_a_word(play: Any, monkeypatch: pytest.MonkeyPat
         scene.Call(runtime.WriteFile, pathutils.CLUSTER_CONF_FILE, serializer.Dump(config))
         assert scene.Run(main.Main).code == 1  # nobody is at a terminal
         assert not scene.drained and scene.journal.state == takeover.ADOPTED and scene.journal.found == {}
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reported", "current", "problem"),
+    [
+        (("node1.example.org", "node2.example.org"), {"free": 10}, None, "has 10 MiB free"),
+        (("node1.example.org", "node2.example.org"), {"free": 10}, "exchange", "has 10 MiB free"),
+        (("node1.example.org",), {}, None, "Node node2.example.org is not among"),
+        (
+            ("node1.example.org", "node2.example.org", "node3.example.org"),
+            {},
+            None,
+            "Node node3.example.org is not among",
+        ),
+    ],
+)
+def test_a_take_over_that_continues_checks_what_may_have_changed(
+    play: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    nodes: tuple[str, ...],
+    reported: dict[str, Any],
+    current: str | None,
+    problem: str,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["adopt", "--take-over", "--yes-do-it"])
+
+    def story(scene: Scene) -> None:
+        scene.Begin(takeover.TAKING_OVER, "record", "drain", "pause", current=current)
+        scene.reported = reported
+        scene.Call(runtime.WriteFile, pathutils.CLUSTER_CONF_FILE, serializer.Dump(_Config(*nodes)))
+        happened = scene.Run(main.Main)
+        assert (
+            happened.code == 1
+            and problem in happened.text
+            and "'--revert' goes back" in happened.text.replace(pathutils.ADOPT + " ", "")
+        )
+        assert set(scene.Steps()) == {"look"} and not scene.drained
+        assert scene.journal.state == takeover.TAKING_OVER and scene.journal.current == current
+
+    play(story)
+
+
+def test_an_exchange_that_was_interrupted_continues_without_the_original_s_master(
+    play: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has stopped, and nodes have daemons and files of this release: that is no reason to stay without a master."""
+    monkeypatch.setattr(sys, "argv", ["adopt", "--take-over", "--yes-do-it"])
+
+    def story(scene: Scene) -> None:
+        scene.Begin(takeover.TAKING_OVER, "record", "drain", "pause", current="exchange")
+        scene.reported = {"daemons": {"ganeti-noded": "ours"}, "store": True, "record": True}
+        config = json.loads(ORIGINAL.read_text())
+        names = scene.journal.nodes
+        ours = dict(
+            zip(sorted(config["nodes"], key=lambda uuid: str(config["nodes"][uuid]["name"])), names, strict=False)
+        )
+        for uuid, node in config["nodes"].items():
+            node["name"] = ours.get(uuid, node["name"])
+            node["offline"] = uuid not in ours
+        config["cluster"]["master_node"] = next(iter(ours))
+        scene.Call(runtime.WriteFile, pathutils.CLUSTER_CONF_FILE, serializer.Dump(config))
+        happened = scene.Run(main.Main)
+        assert happened.code == 0, happened.text
+        assert "the original's master has stopped: no job can start" in happened.text
+        assert scene.Steps().count("stop-original") == 3
 
     play(story)
