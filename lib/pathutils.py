@@ -203,6 +203,8 @@ ADOPTION_RECORD = DATA_DIR + "/adoption-node.json"
 # Ours, beside everything 3.1 knows (doc/extensions.rst).
 DATA_EXT_DIR = DATA_DIR + "/ext"
 DATA_EXT_KEPT_DIR = DATA_DIR + "/ext.kept"
+# The configuration as it was before it was handed back; it goes where the copy of the store goes.
+CONFIG_BEFORE_FILE = DATA_EXT_DIR + "/config.data.before"
 STORE_FILE = DATA_EXT_DIR + "/store.db"
 EXPORT_LOCK_FILE = DATA_EXT_DIR + "/export.lock"
 MIGRATIONS_DIR = DATA_EXT_DIR + "/migrations"

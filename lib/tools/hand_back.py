@@ -22,8 +22,6 @@ from ganeti.upgrade import early
 
 _LIMIT = 512 * 1024 * 1024
 _GOING = f"{pathutils.DATA_EXT_DIR}.going"
-# In the copy of the store that is set aside: the configuration as it was.
-_BEFORE = "config.data.before"
 # The form of the configuration that each release reads; 3.0 changed nothing but the number of 2.16.
 _VERSIONS = {"2.16": upgrade.V2_16, "3.0": upgrade.V3_0, "3.1": upgrade.V3_1}
 
@@ -145,7 +143,7 @@ def _Keep() -> None:
         return
     runtime.RemoveTree(pathutils.DATA_EXT_KEPT_DIR)
     runtime.MakeDirs(pathutils.DATA_EXT_DIR, 0o750)
-    copy = f"{pathutils.DATA_EXT_DIR}/{_BEFORE}"
+    copy = pathutils.CONFIG_BEFORE_FILE
     if runtime.Exists(pathutils.CLUSTER_CONF_FILE) and not _IsConverted(copy):
         _CopyFile(pathutils.CLUSTER_CONF_FILE, copy)
 
@@ -178,7 +176,8 @@ def Undo() -> list[str]:
     OpPrereqError while a daemon runs.  A node that has got another copy of the store meanwhile keeps that one.
     """
     common.CheckStopped()
-    if runtime.IsDir(pathutils.DATA_EXT_KEPT_DIR):
+    kept = runtime.IsDir(pathutils.DATA_EXT_KEPT_DIR)
+    if kept:
         if ownnode.HoldsCluster():
             runtime.RemoveTree(pathutils.DATA_EXT_KEPT_DIR)
             return [
@@ -186,8 +185,12 @@ def Undo() -> list[str]:
             ]
         runtime.RemoveTree(pathutils.DATA_EXT_DIR)
         runtime.Rename(pathutils.DATA_EXT_KEPT_DIR, pathutils.DATA_EXT_DIR)
-    copy = f"{pathutils.DATA_EXT_DIR}/{_BEFORE}"
+    copy = pathutils.CONFIG_BEFORE_FILE
     if not runtime.Exists(copy):
+        return []
+    if not kept and upgrade.Version(_ReadConfig()) == upgrade.V3_1 and not _IsConverted(copy):
+        # The run was cut off before it converted anything, and this release has worked since: the copy is older.
+        runtime.RemoveFile(copy)
         return []
     runtime.Rename(copy, pathutils.CLUSTER_CONF_FILE)
     return ["This node's files have the form of this release again."]

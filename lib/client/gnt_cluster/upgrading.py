@@ -115,21 +115,21 @@ class _Nodes:
     def Run(self, names: Sequence[str], *argv: str) -> str:
         """Run a program on these nodes at once; return what it wrote on the last one; Failed with what all said that it failed on."""
 
-        def run(name: str) -> runtime.RunResult:
-            if name == self.master:
-                return runtime.RunCmd(argv, timeout=_COMMAND_TIMEOUT)
-            command = " ".join(runtime.ShellQuote(_On(name, word)) for word in argv)
-            argv_there = ssh.BuildCommand(name, command, self._cluster, port=self._ports.get(name, 22))
-            return runtime.RunCmd(argv_there, timeout=_COMMAND_TIMEOUT)
-
         failures, written = [], ""
-        for name, result in parallel.Each(list(names), run):
+        for name, result in parallel.Each(list(names), lambda name: self._RunOn(name, *argv)):
             written = result.stdout
             if result.failed:
                 failures.append(f"{name}: '{' '.join(argv)}' failed ({result.cause}): {result.output.strip()[-300:]}")
         if failures:
             raise Failed("\n".join(failures))
         return written
+
+    def _RunOn(self, name: str, *argv: str) -> runtime.RunResult:
+        if name == self.master:
+            return runtime.RunCmd(argv, timeout=_COMMAND_TIMEOUT)
+        command = " ".join(runtime.ShellQuote(_On(name, word)) for word in argv)
+        argv_there = ssh.BuildCommand(name, command, self._cluster, port=self._ports.get(name, 22))
+        return runtime.RunCmd(argv_there, timeout=_COMMAND_TIMEOUT)
 
     def RunAll(self, *argv: str) -> None:
         """Run a program on the other nodes at once, then here; not here if another node fails."""
@@ -152,14 +152,24 @@ class _Nodes:
             if names == [self.master]:
                 _SayLines(written)
 
-    def TakeOverAgain(self) -> None:
-        """Give the files of every node, as far as they were handed back, the form of this release, whatever becomes of other nodes.
+    def HandedBack(self) -> list[str]:
+        """Return the nodes whose files were handed back, or may have been: also those that do not reply."""
+        argv = ("test", "-e", pathutils.DATA_EXT_KEPT_DIR, "-o", "-e", pathutils.CONFIG_BEFORE_FILE)
+        names = [*self.others, self.master]
+        return [
+            name
+            for name, result in parallel.Each(names, lambda name: self._RunOn(name, *argv))
+            if result.exit_code != 1
+        ]
 
-        The daemons are stopped for that: a node that was rebooted has started them.
+    def TakeOverAgain(self, nodes: Sequence[str] | None = None) -> None:
+        """Give the files of these nodes, else of every one, as far as they were handed back, the form of this release.
+
+        Their daemons are stopped for that: a node that was rebooted has started them.  Each, whatever becomes of other nodes.
         """
         _Each(
             [
-                functools.partial(self.Run, names, *argv)
+                functools.partial(self.Run, [name for name in names if nodes is None or name in nodes], *argv)
                 for names in (self.others, [self.master])
                 for argv in ((pathutils.DAEMON_UTIL, "stop-all"), (pathutils.HAND_BACK, "--undo"))
             ]
@@ -213,9 +223,11 @@ def Resume(intent: Intent) -> int:
     nodes = _Nodes()
     if _IsSwitched(intent):
         return _After(nodes, intent)
-    if _IsOlder(intent):
-        _Say("Giving the cluster's files the form of this release again, where they were handed back")
-        _Try(nodes.TakeOverAgain, _AGAIN)
+    # Where nothing was handed back the daemons may be at work on jobs, which are waited for below.
+    back = nodes.HandedBack() if _IsOlder(intent) else []
+    if back:
+        _Say(f"Giving the cluster's files the form of this release again on {', '.join(back)}")
+        _Try(lambda: nodes.TakeOverAgain(back), _AGAIN)
     _Say("Starting the daemons, to begin again")
     if not _Try(nodes.StartAll, f"{_RESUME}; if a node stays away, run 'gnt-node modify --offline=yes NODE' first"):
         return constants.EXIT_FAILURE

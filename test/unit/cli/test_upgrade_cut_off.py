@@ -9,6 +9,7 @@ import functools
 import os
 import re
 import shlex
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -40,6 +41,7 @@ class Scene(Machines):
         names = sorted(node.name for node in root.nodes.values() if not node.offline)
         super().__init__(sorted(names, key=lambda name: name != root.master_name))
         self.running: dict[str, str] = {}
+        self.stopped: list[tuple[str, bool]] = []
         for number, machine in enumerate(self.all):
             machine.Call(self._Furnish, ssconf.Values(root))
             self._Install(machine)
@@ -65,6 +67,7 @@ class Scene(Machines):
         def daemon_util(invocation: Invocation) -> int:
             if invocation.argv[1] == "start-all":
                 return self._StartDaemons(machine)
+            self.stopped.append((machine.name, self.master.disk.Lookup(DRAIN) is not None))
             self._StopDaemons(machine)
             return 0
 
@@ -83,6 +86,8 @@ class Scene(Machines):
             _, first, *more = invocation.argv
             if first == "-d":
                 return 0 if runtime.IsDir(more[0]) else 1
+            if first == "-e":
+                return 0 if any(runtime.Exists(path) for path in invocation.argv if path.startswith("/")) else 1
             assert more[0] == "-ef"
             return 0 if runtime.ReadLink(first) == more[1] else 1
 
@@ -278,5 +283,46 @@ def test_a_way_back_that_fails_on_one_node_is_taken_back_on_those_that_were_hand
         assert "memory-ratio of cluster is removed" in happened.text
         assert "Giving the cluster's files the form of this release again" in happened.text
         assert scene.State() == Whole(OLD)
+    finally:
+        scene.Close()
+
+
+def _CutOff(when: Callable[[dict[str, Any], Scene], bool]) -> Scene:
+    """Return a scene in which the way to the older release was cut off when this was so."""
+    for number in range(len(_Steps(OLDER))):
+        scene = Scene()
+        scene.Upgrade("--to", OLDER, cut=Cut(number, cutting.AFTER, cutting.KILLED))
+        scene.Heal()
+        state = scene.State()
+        if state["recorded"] and when(state, scene):
+            scene.stopped.clear()
+            return scene
+        scene.Close()
+    raise AssertionError
+
+
+def test_nothing_is_stopped_under_a_job_where_nothing_was_handed_back() -> None:
+    """People have allowed jobs again after a run that was cut off early; a job that moves a disk needs all node daemons."""
+    scene = _CutOff(lambda state, _: state["forms"] == {OWN_FORM} and state["running"] == {OLD})
+    try:
+        scene.Call(runtime.RemoveFile, DRAIN)
+        done = scene.Upgrade("--resume")
+        assert done.code == 0, done.text
+        assert scene.stopped and all(drained for _, drained in scene.stopped), scene.stopped
+        assert scene.State()["forms"] == {OLDER}
+    finally:
+        scene.Close()
+
+
+def test_where_something_was_handed_back_the_daemons_stop_for_the_way_back() -> None:
+    """The master was, and its machine has been rebooted; the others have work to do."""
+    scene = _CutOff(lambda state, _: state["forms"] == {OWN_FORM, OLDER})
+    try:
+        back = {machine.name for machine in scene.all if machine.Call(runtime.Exists, KEPT)}
+        assert 0 < len(back) < 3
+        scene.Call(runtime.RemoveFile, DRAIN)
+        done = scene.Upgrade("--resume")
+        assert done.code == 0, done.text
+        assert {name for name, drained in scene.stopped if not drained} == back
     finally:
         scene.Close()

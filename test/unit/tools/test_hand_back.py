@@ -271,6 +271,18 @@ def test_a_node_that_has_worked_since_a_run_was_cut_off_gets_its_newest_files_ba
     assert node.Read(CONFIG) == before
 
 
+def test_undoing_what_was_never_done_does_not_bring_older_files_back(node: VirtualNode) -> None:
+    """Cut off behind the copy; this release has worked since, and its master daemon would refuse files older than its store."""
+    assert node.Python(MAKE_STORE).returncode == 0
+    node.Write(f"{DATA}/ext/config.data.before", node.Read(CONFIG), 0o640)
+    data = json.loads(node.Read(CONFIG))
+    data["cluster"]["tags"] = ["newer"]
+    node.Write(CONFIG, json.dumps(data), 0o640)
+    before = node.Read(CONFIG)
+    assert Undo(node) == (0, "")
+    assert node.Read(CONFIG) == before and not os.path.exists(node.Path(f"{DATA}/ext/config.data.before"))
+
+
 def test_a_newer_copy_of_the_state_is_not_replaced_by_the_one_set_aside(node: VirtualNode) -> None:
     assert HandBack(node, "--yes-do-it", "--keep", "3.0")[0] == 0
     assert node.Python(FILL_STORE).returncode == 0
