@@ -23,7 +23,10 @@ _Look = ht.TStrictDict(
         "lacking": ht.TMaybe(ht.TString),
         "boot": _Strings,
         "boot_missing": _Strings,
+        "boot_others": _Strings,
         "free": ht.TNonNegativeInt,
+        "data": ht.TNonNegativeInt,
+        "backup_free": ht.TNonNegativeInt,
         "time": _Time,
         "store": ht.TBool,
         "record": ht.TBool,
@@ -37,6 +40,7 @@ ENVELOPE = ht.TStrictDict({"ok": ht.TBool, "value": ht.TAny}, {}, ht.TAny)
 
 BY_STEP = {
     "look": _Look,
+    "started-here": _Strings,
     "guests": ht.TDictOf(ht.TString, ht.TString),
     "pause": _Strings,
     "hand-back": _Strings,

@@ -36,6 +36,13 @@ _ENABLED = (
     "ganeti.target",
 )
 _ORIGINAL_UNITS = ("/lib/systemd/system", "/usr/lib/systemd/system")
+# Where people put what is to be started, beside the places that are changed here.
+_LOCAL_UNITS = "/usr/local/lib/systemd/system"
+_INIT_SCRIPT = "/etc/init.d/ganeti"
+_CRON_TABLE = "/etc/crontab"
+_WATCHER = "ganeti-watcher"
+# Copies that cron does not read.
+_COPIES = ("~", ".dpkg-old", ".dpkg-new", ".dpkg-dist", ".dpkg-bak", ".rpmsave", ".rpmorig", ".rpmnew", ".swp")
 _SYSTEMCTL_TIMEOUT = 60
 
 Saved = dict[str, list[Any]]
@@ -76,6 +83,56 @@ def Missing() -> list[str]:
     """Return the files of this release that are not where they were installed."""
     examples = {f"{pathutils.EXAMPLES_DIR}/{name}" for _, name in _Wanted() if name is not None}
     return sorted(path for path in examples if not runtime.Exists(path))
+
+
+def Others() -> list[str]:
+    """Return files that start programs of the original and that stay as they are: people have to move them away."""
+    return sorted({*_OtherUnits(), *_OtherScripts(), *_OtherTables()})
+
+
+def _OtherUnits() -> Iterator[str]:
+    """Yield units in places that come before those of packages, and timers anywhere."""
+    replaced = set(Changes())
+    packaged = [pathutils.AddNodePrefix(folder) for folder in _ORIGINAL_UNITS]
+    for folder in (pathutils.SYSTEMD_DIR, pathutils.AddNodePrefix(_LOCAL_UNITS), *packaged):
+        endings = (".timer",) if folder in packaged else (".timer", *_UNIT_ENDINGS)
+        for name in runtime.ListDir(folder) if runtime.IsDir(folder) else ():
+            first = f"{pathutils.SYSTEMD_DIR}/{name}"  # takes precedence
+            if not (name.startswith("ganeti") and name.endswith(endings)) or first in replaced:
+                continue
+            if not _IsMasked(first) and not _IsMasked(f"{folder}/{name}"):
+                yield f"{folder}/{name}"
+
+
+def _IsMasked(path: str) -> bool:
+    return runtime.Exists(path) and os.path.realpath(path) == _NULL
+
+
+def _OtherScripts() -> Iterator[str]:
+    """Yield the script of old machines; systemd ignores it where there is a unit of its name."""
+    folders = (pathutils.SYSTEMD_DIR, *map(pathutils.AddNodePrefix, (_LOCAL_UNITS, *_ORIGINAL_UNITS)))
+    path = pathutils.AddNodePrefix(_INIT_SCRIPT)
+    ignored = _HasSystemd() and any(runtime.Exists(f"{folder}/ganeti.service") for folder in folders)
+    if runtime.Exists(path) and not ignored:
+        yield path
+
+
+def _OtherTables() -> Iterator[str]:
+    """Yield tables of cron, but for the original's own, that run its watcher."""
+    folder = os.path.dirname(pathutils.CRON_FILE)
+    paths = [f"{folder}/{name}" for name in runtime.ListDir(folder)] if runtime.IsDir(folder) else []
+    for path in [*paths, pathutils.AddNodePrefix(_CRON_TABLE)]:
+        if path != pathutils.CRON_FILE and not path.endswith(_COPIES) and _RunsWatcher(path):
+            yield path
+
+
+def _RunsWatcher(path: str) -> bool:
+    try:
+        lines = runtime.ReadFile(path, _LIMIT).decode("utf-8", "replace").splitlines()
+    except (OSError, runtime.FileTooLarge):
+        return False
+    ours = pathutils.DaemonProgram(_WATCHER)
+    return any(_WATCHER in line and ours not in line for line in lines if not line.lstrip().startswith("#"))
 
 
 def Save() -> Saved:

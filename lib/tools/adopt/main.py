@@ -330,6 +330,10 @@ def _Revert(
             hint="'gnt-node remove NODE' first",
         )
     missing = sorted(set(journal.nodes) - {node.name for node in members})
+    if takeover.HasServed(journal):
+        started = remote.Ask(members, "started-here")[0]
+        if names := sorted(name for found in started.values() for name in found):
+            _Say(plan.StartedHere(names))
     if not (options.confirmed or AskTerminal(["The cluster will be given back to the original."])):
         return constants.EXIT_FAILURE
     work = takeover.Work(journal, members, options.wait, _Say, _ReadConfig)

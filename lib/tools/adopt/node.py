@@ -1,7 +1,7 @@
 """What one node does: with ``--on-node`` the program reads from standard input what to do, one thing after the other, and writes one
 JSON object with what the last one returned.
 
-Everything but ``look`` and ``guests`` changes something, can be repeated, and finds what it needs in the node's record.
+Everything but ``look``, ``guests`` and ``started-here`` changes something, can be repeated, and finds what it needs in the node's record.
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import stat
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ganeti import constants, errors, pathutils, runtime, serializer, ssconf, watcherpause
 from ganeti.daemon.main import ErrorText
+from ganeti.hypervisor.kvm import runfile
 from ganeti.server import ownnode
 from ganeti.tools import daemon_util, ensure_dirs, hand_back
 from ganeti.tools.adopt import boot, records, release, watching
 from ganeti.utils import procfs
 
 _LIMIT = 1024 * 1024
+_RUNTIME_LIMIT = 4 * 1024 * 1024
 _DAEMONS = (
     "ganeti-noded",
     "ganeti-confd",
@@ -41,6 +44,8 @@ _PAUSE = 24 * 3600.0
 _EXACT_TRIES = 5
 _EXACT_PAUSE = 2.0
 _TAR_TIMEOUT = 300.0
+# Parts of DATA that are large, and are left alone.
+_NOT_COPIED = ("/queue/archive", "/export")
 _COPYING = f"{pathutils.BACKUP_DIR}/ganeti-adoption.tar.part"
 
 
@@ -96,11 +101,35 @@ def _Look(request: Mapping[str, Any]) -> dict[str, Any]:
         "lacking": lacking,
         "boot": boot.Changes(),
         "boot_missing": boot.Missing(),
+        "boot_others": boot.Others(),
         "free": runtime.DiskFree(pathutils.DATA_DIR) >> 20,
+        "data": _CopySize() >> 20,
+        "backup_free": _BackupFree() >> 20,
         "time": runtime.Time(),
         "store": ownnode.HoldsCluster(),
         "record": records.Read() is not None,
     }
+
+
+def _CopySize() -> int:
+    """Return the bytes of DATA that a copy would have."""
+    folders, size = [pathutils.DATA_DIR], 0
+    while folders:
+        folder = folders.pop()
+        for name, info in runtime.ListStats(folder).items() if runtime.IsDir(folder) else ():
+            path = f"{folder}/{name}"
+            if not stat.S_ISDIR(info.st_mode):
+                size += info.st_size
+            elif not path.endswith(_NOT_COPIED):
+                folders.append(path)
+    return size
+
+
+def _BackupFree() -> int:
+    folder = pathutils.BACKUP_DIR
+    while not runtime.IsDir(folder):
+        folder = os.path.dirname(folder)
+    return runtime.DiskFree(folder)
 
 
 def BelongsToUs() -> bool:
@@ -144,6 +173,19 @@ def _Guests(_request: Mapping[str, Any]) -> dict[str, str]:
     if runtime.IsDir(pathutils.FAKE_DIR):
         for name, info in runtime.ListStats(pathutils.FAKE_DIR).items():
             found[name] = f"file {info.st_ino} of {info.st_mtime_ns}"
+    return found
+
+
+def _StartedHere(_request: Mapping[str, Any]) -> list[str]:
+    """Return the running guests of KVM that this release has started: the original saves more of the command line."""
+    found = []
+    for name in _Guests(_request):
+        path = f"{pathutils.KVM_DIR}/conf/{name}.runtime"
+        try:
+            if not runfile.Parse(runtime.ReadText(path, _RUNTIME_LIMIT), path).is_of_another_release:
+                found.append(name)
+        except (OSError, ValueError, runtime.FileTooLarge, errors.GenericError):
+            continue  # not one of KVM, or just ended
     return found
 
 
@@ -202,7 +244,8 @@ def _Switch(_request: Mapping[str, Any]) -> str:
     runtime.MakeDirs(pathutils.BACKUP_DIR)
     # Nobody shall take a part of one for a copy.
     runtime.WriteFile(_COPYING, b"", 0o600)
-    argv = ["tar", "-cf", _COPYING, "--exclude=queue/archive", "-C", os.path.dirname(pathutils.DATA_DIR)]
+    excluded = [f"--exclude={path[1:]}" for path in _NOT_COPIED]
+    argv = ["tar", "-cf", _COPYING, *excluded, "-C", os.path.dirname(pathutils.DATA_DIR)]
     result = runtime.RunCmd([*argv, os.path.basename(pathutils.DATA_DIR)], timeout=_TAR_TIMEOUT)
     if not result.failed:
         result = runtime.RunCmd(["sync", _COPYING], timeout=_TAR_TIMEOUT)
@@ -316,6 +359,7 @@ def _Forget(_request: Mapping[str, Any]) -> None:
 STEPS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "look": _Look,
     "guests": _Guests,
+    "started-here": _StartedHere,
     "record": _MakeRecord,
     "pause": _Pause,
     "unpause": _Unpause,

@@ -16,6 +16,9 @@ from ganeti.utils.text import Counted
 RELEASES = ("2.16", "3.0", "3.1")
 # The state and the copy of DATA, beside what grows later.
 _FREE_LEAST = 256
+# Beside the copy: what tar adds, and the logs.
+_FREE_BESIDE_COPY = 64
+_UNIT_ENDINGS = (".service", ".target", ".timer")
 _SHOWN = 20
 _FILES_SHOWN = 6
 _ORIGINAL = "original"
@@ -106,6 +109,22 @@ def _NodeProblems(facts: Facts, report: Mapping[str, Any], begun: bool) -> Itera
         yield f"{', '.join(ours)} of this release is running; stop it with '{pathutils.DAEMON_UTIL} stop-all'"
     if report["lacking"]:
         yield report["lacking"]
+    units = [path for path in report["boot_missing"] if path.endswith(_UNIT_ENDINGS)]
+    if units:
+        yield (
+            f"{', '.join(units)} is missing, which would replace what the machine starts of the original. These files belong to this"
+            " release's examples: install them, where packages are installed without documentation too"
+        )
+    for path in report["boot_others"]:
+        if path.endswith("/crontab"):
+            yield f"{path} runs the original's watcher; take that line out there until the way back, then run this again"
+        else:
+            yield f"{path} starts programs of the original, and is none of its packages' files; move it away there, then run this again"
+    if report["backup_free"] < report["data"] + _FREE_BESIDE_COPY:
+        yield (
+            f"{pathutils.BACKUP_DIR} has {report['backup_free']} MiB free, a copy of {pathutils.DATA_DIR} needs"
+            f" {report['data'] + _FREE_BESIDE_COPY}; make room there"
+        )
     if report["free"] < _FREE_LEAST:
         yield f"{pathutils.DATA_DIR} has {report['free']} MiB free, {_FREE_LEAST} are needed"
 
@@ -169,9 +188,11 @@ def Warnings(facts: Facts) -> list[str]:
         )
     daemons = {name for report in facts.reports.values() for name in report["daemons"]}
     found += [f"{name} is running: {why}" for name, why in _WITHOUT_COUNTERPART.items() if name in daemons]
-    missing = {path for report in facts.reports.values() for path in report["boot_missing"]}
+    missing = {
+        path for report in facts.reports.values() for path in report["boot_missing"] if not path.endswith(_UNIT_ENDINGS)
+    }
     if missing:
-        found.append(f"Missing: {', '.join(sorted(missing))}. Without them the daemons do not start with the machine")
+        found.append(f"Missing: {', '.join(sorted(missing))}. Without them no watcher runs, and logs are not rotated")
     if facts.jobs:
         found.append(f"Jobs that are not finished: {_Some(facts.jobs)}; they are waited for")
     return found
@@ -221,6 +242,16 @@ def _Files(differences: Sequence[Sequence[Any]]) -> Iterator[str]:
 
 
 # --- the way back ---------------------------------------------------------------------------------------------------------
+
+
+def StartedHere(names: Sequence[str]) -> str:
+    """Return what is to be known about running guests that this release has started."""
+    return (
+        f"Instances that this release has started: {_Some(names)}. They keep running, but the original can neither shut down, soft-reboot"
+        " nor migrate them. Either run 'gnt-instance shutdown' and 'gnt-instance startup' with their names around the way back, the"
+        " latter with the original; or later end the process of each, whose number is in"
+        f" {pathutils.KVM_DIR}/pid, and start it with the original's 'gnt-instance startup'"
+    )
 
 
 def OnlyHere(config: Mapping[str, Any]) -> list[str]:

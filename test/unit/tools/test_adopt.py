@@ -58,6 +58,10 @@ def test_releases_that_can_be_taken_over(version: str) -> None:
         ({"daemons": {"ganeti-masterd": "ours"}}, "ganeti-masterd of this release is running"),
         ({"lacking": "User 'gnt-masterd' does not exist here: run users-setup"}, "User 'gnt-masterd' does not exist"),
         ({"free": 100}, "100 MiB free"),
+        ({"data": 900, "backup_free": 950}, "has 950 MiB free, a copy of /var/lib/ganeti needs 964"),
+        ({"boot_missing": ["/x/ganeti.target"]}, "/x/ganeti.target is missing, which would replace"),
+        ({"boot_others": ["/etc/init.d/ganeti"]}, "/etc/init.d/ganeti starts programs of the original"),
+        ({"boot_others": ["/etc/crontab"]}, "/etc/crontab runs the original's watcher; take that line out"),
         ({"version": "3.0.1"}, "different releases of the original: 3.0.1, 3.0.2"),
     ],
 )
@@ -65,6 +69,13 @@ def test_what_is_wrong_with_one_node(changed: dict[str, Any], problem: str) -> N
     found = plan.Problems(Facts(reports={**Facts().reports, NODES[1]: Report(**changed)}))
     assert [text for text in found if problem in text], found
     assert all("node2.peer.test" in text or "The nodes have" in text for text in found)
+
+
+def test_missing_tables_are_no_reason_to_stop() -> None:
+    """The daemons start without them."""
+    facts = Facts(reports={**Facts().reports, NODES[1]: Report(boot_missing=["/x/ganeti.cron"])})
+    assert plan.Problems(facts) == []
+    assert any("Missing: /x/ganeti.cron" in text for text in plan.Warnings(facts))
 
 
 def test_what_is_wrong_with_the_cluster() -> None:
@@ -226,3 +237,78 @@ def test_what_the_machine_starts_is_switched_and_comes_back(tmp_path: Path) -> N
     assert os.listdir(node.Path("/etc/systemd/system")) == ["ganeti-noded.service"]
     assert node.Read("/etc/systemd/system/ganeti-noded.service") == "the administrator's own\n"
     assert os.stat(node.Path("/etc/systemd/system/ganeti-noded.service")).st_mode & 0o777 == 0o600
+
+
+OTHERS = "import json, sys; from ganeti.tools.adopt import boot; json.dump(boot.Others(), sys.stdout)"
+CRON = "*/5 * * * * root [ -x %s/ganeti-watcher ] && %s/ganeti-watcher\n"
+
+
+def Others(node: VirtualNode) -> list[str]:
+    done = node.Python(OTHERS)
+    assert done.returncode == 0, done.stderr
+    found: list[str] = json.loads(done.stdout)
+    return [path.removeprefix(node.Path("/").rstrip("/")) for path in found]
+
+
+def test_what_starts_the_original_and_is_not_replaced_is_found(tmp_path: Path) -> None:
+    node = VirtualNode(str(tmp_path))
+    assert Others(node) == []
+    usual = [
+        node.Write("/etc/cron.d/ganeti", CRON % ("/usr/sbin", "/usr/sbin")),
+        node.Write("/lib/systemd/system/ganeti.target", "x"),
+        node.Write("/lib/systemd/system/ganeti-kvmd.service", "x"),
+        node.Write("/etc/systemd/system/ganeti-kvmd.service", "the administrator's own"),  # replaced, and comes back
+        node.Write("/etc/systemd/system/ganeti-masterd.service", "x"),
+        node.Write("/etc/systemd/system/other.service", "x"),
+        node.Write("/etc/cron.d/other", "# " + CRON % ("/usr/sbin", "/usr/sbin")),
+        node.Write("/etc/cron.d/old.dpkg-old", CRON % ("/usr/sbin", "/usr/sbin")),
+        node.Write("/etc/crontab", "17 * * * * root run-parts /etc/cron.hourly\n"),
+    ]
+    os.symlink("/dev/null", node.Path("/etc/systemd/system/ganeti-watcher.timer"))
+    assert Others(node) == [], usual
+    strange = {
+        "/etc/crontab": CRON % ("/usr/sbin", "/usr/sbin"),
+        "/etc/cron.d/local-watcher": CRON % ("/usr/local/sbin", "/usr/local/sbin"),
+        "/etc/init.d/ganeti": "#!/bin/sh\n",
+        "/etc/systemd/system/ganeti-local.service": "x",
+        "/usr/local/lib/systemd/system/ganeti-luxid.service": "x",
+        "/lib/systemd/system/ganeti-cleaner.timer": "x",
+        "/lib/systemd/system/ganeti-watcher.timer": "masked above",
+    }
+    for path, text in strange.items():
+        node.Write(path, text)
+    assert Others(node) == sorted(strange.keys() - {"/lib/systemd/system/ganeti-watcher.timer"})
+
+
+LOOK = """
+import json, sys
+from ganeti.tools.adopt import node
+json.dump([node._CopySize(), node._BackupFree()], sys.stdout)
+"""
+
+
+def test_what_is_large_and_stays_is_not_counted_for_the_copy(tmp_path: Path) -> None:
+    node = VirtualNode(str(tmp_path))
+    node.Write("/var/lib/ganeti/config.data", "x" * 1000)
+    node.Write("/var/lib/ganeti/queue/job-1", "x" * 100)
+    node.Write("/var/lib/ganeti/queue/archive/0/job-0", "x" * 5000)
+    node.Write("/var/lib/ganeti/export/web/disk0", "x" * 5000)
+    size, free = json.loads(node.Python(LOOK).stdout)
+    assert size == 1100 and free > 0
+
+
+STARTED = """
+import json, sys
+from ganeti.tools.adopt import node
+json.dump(node.STEPS["started-here"]({}), sys.stdout)
+"""
+
+
+def test_guests_are_of_the_release_that_saved_their_command_line(tmp_path: Path) -> None:
+    node = VirtualNode(str(tmp_path))
+    commands = {"ours": ["kvm", "-m", "128"], "theirs": ["kvm", "-daemonize"], "ended": ["kvm"], "broken": None}
+    for name, command in commands.items():
+        node.Write(f"/var/run/ganeti/kvm-hypervisor/conf/{name}.runtime", json.dumps([command, [], {}, []]))
+        node.Write(f"/var/run/ganeti/kvm-hypervisor/pid/{name}", "99999999" if name == "ended" else str(os.getpid()))
+    done = node.Python(STARTED)
+    assert done.returncode == 0 and json.loads(done.stdout) == ["ours"], done.stderr

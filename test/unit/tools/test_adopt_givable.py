@@ -33,6 +33,7 @@ class Scene(Machines):
         self.jobs = [""]
         self.said: list[str] = []
         self.impatient = False
+        self.started: list[str] = []
         self.reported: dict[str, Any] = {}
         self.asked: list[dict[str, Any]] = []
         self.read_while_drained: bool | None = None
@@ -54,6 +55,9 @@ class Scene(Machines):
         self.asked.append(serializer.Load(invocation.stdin))
         if self.asked[-1]["steps"] == ["look"]:
             invocation.Print(serializer.Dump({"ok": True, "value": {**Report(time=runtime.Time()), **self.reported}}))
+            return 0
+        if self.asked[-1]["steps"] == ["started-here"]:
+            invocation.Print(serializer.Dump({"ok": True, "value": self.started}))
             return 0
         value: Any = [] if self.asked[-1]["steps"][-1] in ("pause", "hand-back") else {}
         invocation.Print(serializer.Dump({"ok": True, "value": value}))
@@ -288,7 +292,7 @@ def test_whoever_worked_with_an_unfinished_take_over_is_asked_too(
         happened = scene.Run(main.Main)
         assert happened.code == 1 and "The remote interface has tokens" in happened.text
         assert not scene.drained and scene.journal.state == takeover.TAKING_OVER
-        assert set(scene.Steps()) == {"guests"}
+        assert set(scene.Steps()) == {"started-here", "guests"}
 
     play(story)
 
@@ -373,7 +377,23 @@ def test_a_cluster_that_cannot_be_given_back_stays(play: Any, monkeypatch: pytes
         happened = scene.Run(main.Main)
         assert happened.code == 1 and "The remote interface has tokens" in happened.text
         assert not scene.drained and scene.journal.state == takeover.ADOPTED and scene.journal.found == {}
-        assert {tuple(request["steps"]) for request in scene.asked} == {("guests",)}
+        assert set(scene.Steps()) == {"started-here", "guests"}
+
+    play(story)
+
+
+def test_guests_that_the_original_cannot_handle_are_named_before_anything_happens(
+    play: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["adopt", "--revert"])
+
+    def story(scene: Scene) -> None:
+        scene.started = ["web"]
+        config = _Config(*scene.journal.nodes)
+        scene.Call(runtime.WriteFile, pathutils.CLUSTER_CONF_FILE, serializer.Dump(config))
+        happened = scene.Run(main.Main)
+        assert "Instances that this release has started: web, web." in happened.text
+        assert "'gnt-instance shutdown'" in happened.text and not scene.drained
 
     play(story)
 
