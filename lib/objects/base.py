@@ -132,7 +132,8 @@ def Field(
     """Declare a field in a class body.
 
     ``default`` is what an absent key means (none: the key must be there).  ``since``: the release of the original that
-    brought it, or OURS.  ``secret`` keeps the value out of error messages.  ``many`` is the class of the objects in a list of embedded objects (a name for the class itself).
+    brought it, or OURS.  ``secret`` keeps the value out of error messages.  ``many`` is the class of the objects in a list
+    of embedded objects (a name for the class itself).
     """
     return FieldInfo(kind, default, written, since, doc, secret, many)
 
