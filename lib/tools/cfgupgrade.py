@@ -30,9 +30,10 @@ from ganeti.bootstrap import keys
 from ganeti.configfile.load import MAX_CONFIG
 from ganeti.daemon import users
 from ganeti.daemon.main import AskTerminal
+from ganeti.objects import origin
 from ganeti.server import ownnode
 from ganeti.store.files.look import JobFiles
-from ganeti.tools import common
+from ganeti.tools import common, hand_back
 from ganeti.utils import files
 from ganeti.utils.text import Printable, Shortened
 
@@ -182,7 +183,15 @@ def _Downgraded(old: dict[str, Any], before: int) -> str:
     if before == upgrade.V3_0:
         logging.info("The configuration is one of %s already", upgrade.VersionText(before))
         return serializer.Dump(old)
-    return serializer.Dump(upgrade.DowngradeConfig(old))
+    if unfinished := list(hand_back.UnfinishedDisks(old)):
+        raise errors.OpPrereqError(
+            f"Release {upgrade.VersionText(upgrade.V3_0)} does not know the state of these disks:\n"
+            + "\n".join(f"- {line}" for line in unfinished),
+            errors.ECODE_STATE,
+        )
+    data = upgrade.DowngradeConfig(old)
+    origin.StripConfig(data)
+    return serializer.Dump(data)
 
 
 def _Upgraded(old: dict[str, Any], before: int, options: optparse.Values) -> objects.Snapshot:

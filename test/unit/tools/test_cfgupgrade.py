@@ -190,6 +190,22 @@ def test_there_and_back(node: VirtualNode) -> None:
     assert json.loads(node.Read(CONFIG)) == data
 
 
+def test_the_original_gets_no_key_that_it_does_not_know(node: VirtualNode) -> None:
+    assert Run(node, "--force")[0] == 0
+    data = json.loads(node.Read(CONFIG))
+    disk = next(iter(data["disks"].values()))
+    disk["decision"] = 2
+    disk["behind"] = {"node": disk["nodes"][0] if disk.get("nodes") else "x", "since": 5}
+    node.Write(CONFIG, json.dumps(data))
+    code, text = Run(node, "--force", "--downgrade")
+    assert code == 1 and "is behind: wait until it is filled" in text
+    assert json.loads(node.Read(CONFIG)) == data
+    del disk["behind"]
+    node.Write(CONFIG, json.dumps(data))
+    assert Run(node, "--force", "--downgrade")[0] == 0
+    assert "decision" not in node.Read(CONFIG)
+
+
 def test_users_of_the_remote_interface_in_two_places_are_for_somebody_to_decide(node: VirtualNode) -> None:
     node.Write(f"{DATA}/rapi_users", "anna secret write\n")
     node.Write(f"{DATA}/rapi/users", "otto secret write\n")
