@@ -199,6 +199,9 @@ INTENT_TO_UPGRADE = DATA_DIR + "/intent-to-upgrade"
 # Of a cluster that was taken over from the original: on the master, and on every node.
 ADOPTION_JOURNAL = DATA_DIR + "/adoption.json"
 ADOPTION_RECORD = DATA_DIR + "/adoption-node.json"
+# Held by a run of adopt on the master, and by what it has a node do, which goes on there when the connection breaks.
+ADOPTION_LOCK = RUN_DIR + "/adoption.lock"
+ADOPTION_NODE_LOCK = RUN_DIR + "/adoption-node.lock"
 
 # Ours, beside everything 3.1 knows (doc/extensions.rst).
 DATA_EXT_DIR = DATA_DIR + "/ext"

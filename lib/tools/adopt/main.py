@@ -13,7 +13,7 @@ from ganeti.daemon import signals
 from ganeti.daemon.main import AskTerminal
 from ganeti.tools import common
 from ganeti.tools.adopt import node as onnode
-from ganeti.tools.adopt import plan, release, remote, takeover
+from ganeti.tools.adopt import plan, records, release, remote, takeover
 from ganeti.upgrade import early
 from ganeti.utils.text import Printable
 
@@ -66,7 +66,15 @@ def Main() -> int:
         return onnode.Main()
     signals.InterruptAtEnd()
     # Only wrong options have a code of their own.
-    return min(common.RunTool(lambda: _Run(options)), constants.EXIT_FAILURE)
+    return min(common.RunTool(lambda: _RunAlone(options)), constants.EXIT_FAILURE)
+
+
+def _RunAlone(options: optparse.Values) -> int:
+    """Change nothing beside another run."""
+    if not (options.take_over or options.revert):
+        return _Run(options)
+    with records.Alone(pathutils.ADOPTION_LOCK, 0, "Another run of adopt is at work: wait for its end"):
+        return _Run(options)
 
 
 def _Run(options: optparse.Values) -> int:
@@ -273,10 +281,13 @@ def _Late(
 ) -> int:
     """Handle nodes that were offline, now that the cluster belongs to this release."""
     late = [node for node in _WithOffline(nodes, offline) if node.name not in journal.nodes]
+    reports = _Reports(late, journal.prefix) if late else {}
+    # Those that were added since never had the original.
+    late = [node for node in late if not (node.name in reports and onnode.Joined(reports[node.name]))]
     if not late:
         _Say(_OURS)
         return constants.EXIT_SUCCESS
-    found = _Answering(late, journal.prefix)
+    found = [node for node in late if node.name in reports]
     if not options.take_over:
         _Say(
             f"Nodes that still have the original: {', '.join(item.name for item in late)}. '{pathutils.ADOPT} --take-over' takes"
@@ -295,12 +306,12 @@ def _WithOffline(nodes: Sequence[remote.Node], offline: Sequence[str]) -> list[r
     return [*nodes, *(remote.Node(name, port, False, cluster) for name in offline)]
 
 
-def _Answering(nodes: Sequence[remote.Node], prefix: str) -> list[remote.Node]:
-    """Return the nodes that answer; name the others."""
+def _Reports(nodes: Sequence[remote.Node], prefix: str) -> dict[str, Any]:
+    """Return the reports of the nodes that answer; name the others."""
     reports, silent = remote.Ask(nodes, "look", original=prefix)
     for name, why in silent.items():
         _Say(f"Node {name} did not reply and stays as it is: {why}")
-    return [node for node in nodes if node.name in reports]
+    return reports
 
 
 # --- back -----------------------------------------------------------------------------------------------------------------------
@@ -354,7 +365,8 @@ def _RevertLate(
     if not late:
         _Say("The cluster runs the original.")
         return constants.EXIT_SUCCESS
-    found = _Answering(late, journal.prefix)
+    reports = _Reports(late, journal.prefix)
+    found = [node for node in late if node.name in reports]
     away = [node for node in found if node.name in offline]
     if found:
         work = takeover.Work(journal, nodes, options.wait, _Say, _ReadConfig)

@@ -11,7 +11,8 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ganeti import constants, errors, pathutils, runtime, serializer, ssconf, watcherpause
@@ -36,7 +37,9 @@ _DAEMONS = (
     "ganeti-metad",
 )
 _OURS, _ORIGINAL = "ours", "original"
-# Seconds for a run of the watcher that is under way, and for the daemons' processes to be gone after they were stopped.
+_READING = frozenset(["look", "guests", "started-here"])
+# Seconds for what an earlier run has a node do; for a run of the watcher that is under way, and for the daemons' processes to be gone after they were stopped.
+_ALONE_TIMEOUT = 120.0
 _WATCHER_TIMEOUT = 120.0
 _END_TIMEOUT = 40.0
 _PAUSE = 24 * 3600.0
@@ -53,7 +56,8 @@ def Main() -> int:
     """Do what standard input says; an error is part of the answer."""
     try:
         request = serializer.Load(sys.stdin.buffer.read(_LIMIT))
-        values = [STEPS[step](request) for step in request["steps"]]
+        with _Alone(request["steps"]):
+            values = [STEPS[step](request) for step in request["steps"]]
         answer: dict[str, Any] = {"ok": True, "value": values[-1]}
     except errors.GenericError as err:
         answer = {"ok": False, "value": ErrorText(err)}
@@ -61,6 +65,14 @@ def Main() -> int:
         answer = {"ok": False, "value": f"{type(err).__name__}: {err}"}
     sys.stdout.write(serializer.Dump(answer) + "\n")
     return constants.EXIT_SUCCESS
+
+
+def _Alone(steps: Sequence[str]) -> AbstractContextManager[None]:
+    """Let steps that change something wait for those of a run whose connection broke: they go on until they have ended."""
+    if _READING.issuperset(steps):
+        return contextlib.nullcontext()
+    busy = "What an earlier run began on this node is still at work; try again later"
+    return records.Alone(pathutils.ADOPTION_NODE_LOCK, _ALONE_TIMEOUT, busy)
 
 
 def _Original(request: Mapping[str, Any]) -> release.Release:
@@ -135,6 +147,12 @@ def _BackupFree() -> int:
 def BelongsToUs() -> bool:
     """Return whether this node is at work for a cluster of this release, whoever made that: nothing is left to take over."""
     return ownnode.HoldsCluster() and _OURS in _Daemons().values()
+
+
+def Joined(report: Mapping[str, Any]) -> bool:
+    """Return whether a node that sent this report was added to the cluster of this release, and is none that it took over."""
+    owners = report["daemons"].values()
+    return not report["record"] and _OURS in owners and _ORIGINAL not in owners
 
 
 def _Daemons() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -17,6 +18,19 @@ _NUMBER = re.compile(r"\d+")
 
 Owned = list[int]
 """Mode, user, group."""
+
+
+@contextlib.contextmanager
+def Alone(path: str, timeout: float, busy: str) -> Iterator[None]:
+    """Hold a lock file of adopt; raise OpPrereqError with this text if another process does so for ``timeout`` seconds."""
+    runtime.MakeDirs(os.path.dirname(path))  # it goes when the machine starts
+    try:
+        lock = runtime.LockFile(path, exclusive=True, timeout=timeout)
+    except runtime.LockBusy as err:
+        raise errors.OpPrereqError(f"{busy} (process {err.holder or 'unknown'})", errors.ECODE_STATE) from err
+    with lock:
+        lock.Write(f"{runtime.ProcessId()}\n".encode())
+        yield
 
 
 def Read() -> dict[str, Any] | None:

@@ -601,8 +601,17 @@ def RevertLate(work: Work, online: Sequence[remote.Node], offline: Sequence[remo
 
 
 def TakeOverLate(work: Work, late: Sequence[remote.Node]) -> None:
-    """Take over nodes that were offline when the cluster was taken over."""
-    work.say(f"* taking over {', '.join(node.name for node in late)}")
-    work.Do(late, "record", "pause", "stop-original", "switch", "start", "start-rest", "unpause")
-    work.journal.nodes += [node.name for node in late]
-    work.journal.Save()
+    """Take over nodes that were offline when the cluster was taken over; one that fails does not keep the others."""
+    failures: list[errors.GenericError] = []
+    for node in late:
+        work.say(f"* taking over {node.name}")
+        try:
+            work.Do([node], "record", "pause", "stop-original", "switch", "start", "start-rest", "unpause")
+        except errors.GenericError as err:
+            work.say(f"  failed: {err}")
+            failures.append(err)
+            continue
+        work.journal.nodes.append(node.name)
+        work.journal.Save()
+    if failures:
+        raise failures[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from ganeti.server import ownnode
 from ganeti.store import Epoch, Row
 from ganeti.store.base import NOWHERE, Line
 from ganeti.tools.adopt import main, remote, takeover
+from ganeti.tools.adopt import node as onnode
 
 ORIGINAL = Path(TOP, "test", "data", "adoption", "debian-3.0.2.config.data")
 TOKENS = {"cluster": {"rapi_tokens": [{"name": "backup"}]}}
@@ -348,6 +350,69 @@ def _Config(*online: str, offline: tuple[str, ...] = ()) -> dict[str, Any]:
         "nodes": nodes,
         "nodegroups": {"g": {}},
     }
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_only_nodes_that_have_the_original_are_taken_over_late(
+    play: Any, monkeypatch: pytest.MonkeyPatch, joined: bool
+) -> None:
+    """One that was added since has none of its programs: it is as the others, and nothing is done there."""
+    monkeypatch.setattr(sys, "argv", ["adopt", "--take-over"])
+
+    def story(scene: Scene) -> None:
+        journal = scene.journal
+        names, journal.nodes = journal.nodes, journal.nodes[:1]
+        scene.Call(journal.Save)
+        scene.reported = {"daemons": {"ganeti-noded": "ours" if joined else "original"}, "record": False}
+        scene.Call(runtime.WriteFile, pathutils.CLUSTER_CONF_FILE, serializer.Dump(_Config(*names)))
+        happened = scene.Run(main.Main)
+        assert happened.code == 0, happened.text
+        assert ("stop-original" in scene.Steps()) is not joined
+        assert scene.journal.nodes == (names[:1] if joined else names)
+
+    play(story)
+
+
+def test_two_runs_do_not_work_at_the_same_time(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["adopt", "--revert", "--yes-do-it"])
+
+    def story(scene: Scene) -> None:
+        scene.Call(runtime.WriteFile, pathutils.CLUSTER_CONF_FILE, serializer.Dump(_Config(*scene.journal.nodes)))
+
+        def beside() -> int:
+            runtime.MakeDirs(pathutils.RUN_DIR)
+            with runtime.LockFile(pathutils.ADOPTION_LOCK):
+                return main.Main()
+
+        happened = scene.Run(beside)
+        assert happened.code == 1 and "Another run of adopt is at work" in happened.text
+        assert scene.Steps() == [] and scene.journal.state == takeover.ADOPTED
+
+    play(story)
+
+
+def test_a_node_finishes_what_a_run_whose_connection_broke_began(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = {"steps": ["unpause"], "original": "/usr"}
+
+    def story(scene: Scene) -> None:
+        def beside() -> str:
+            runtime.MakeDirs(pathutils.RUN_DIR)
+            with runtime.LockFile(pathutils.ADOPTION_NODE_LOCK):
+                stdin, stdout = io.TextIOWrapper(io.BytesIO(serializer.Dump(request).encode())), io.StringIO()
+                monkeypatch.setattr(sys, "stdin", stdin)
+                monkeypatch.setattr(sys, "stdout", stdout)
+                try:
+                    assert onnode.Main() == 0
+                finally:
+                    monkeypatch.undo()
+                return stdout.getvalue()
+
+        begun = scene.world.now
+        answer = serializer.Load(scene.Call(beside))
+        assert not answer["ok"] and "What an earlier run began on this node is still at work" in answer["value"]
+        assert scene.world.now - begun >= 120
+
+    play(story)
 
 
 def test_nodes_that_joined_later_are_taken_out_first(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
