@@ -95,7 +95,7 @@ TABLE = MakeTable(
     Param("spice_image_compression", STRING, "", "lossless", OneOf(*SPICE_COMPRESSIONS, ""), "2.6", of_node=True),
     Param("spice_ip_version", INT, 0, "family for an interface name; 0: the cluster's", OneOf(0, 4, 6), "2.5", of_node=True),
     Param("spice_jpeg_wan_compression", STRING, "", "JPEG over slow links", _WAN, "2.6", of_node=True),
-    Param("spice_password_file", STRING, "", "empty: no password", checks.FILE, "2.6", of_node=True),
+    Param("spice_password_file", STRING, "", "empty: no password", checks.FILE, "2.6"),
     Param("spice_playback_compression", BOOL, True, "compress audio", None, "2.6", of_node=True),
     Param("spice_streaming_video", STRING, "", "recognise video", OneOf("off", "all", "filter", ""), "2.6", of_node=True),
     Param("spice_tls_ciphers", STRING, "HIGH:-DES:-3DES:-EXPORT:-DH", "ciphers of SPICE", None, "2.6", of_node=True),
@@ -114,9 +114,9 @@ TABLE = MakeTable(
     Param("vnc_bind_address", STRING, "", "address, directory or interface of VNC; empty: none", Check(
         "an address, an absolute path of a directory, or an interface name", _IsVncBind
     ), of_node=True),
-    Param("vnc_password_file", STRING, "", "its first line is the password", checks.FILE, "2.1", of_node=True),
+    Param("vnc_password_file", STRING, "", "its first line is the password", checks.FILE, "2.1"),
     Param("vnc_tls", BOOL, False, "TLS for VNC", of_node=True),
-    Param("vnc_x509_path", STRING, "", "directory of certificates for VNC", checks.DIRECTORY, of_node=True),
+    Param("vnc_x509_path", STRING, "", "directory of certificates for VNC", checks.DIRECTORY),
     Param("vnc_x509_verify", BOOL, False, "verify clients; needs vnc_x509_path", of_node=True),
     Param("vnet_hdr", BOOL, True, "offloads on taps", None, "2.8"),
 )  # fmt: skip

@@ -187,7 +187,7 @@ def ReadFile(path: str, limit: int | None = None) -> bytes:
 
 
 def ReadRegular(path: str, limit: int | None = None) -> bytes:
-    """ReadFile where others can put things: OSError for a link and for what is no regular file, without waiting for a pipe."""
+    """ReadFile for places that others can write to: OSError for a link, a pipe or a device, none of which is waited for."""
     return _here.side.ReadRegular(path, limit)
 
 

@@ -30,7 +30,6 @@ from ganeti.bootstrap import keys
 from ganeti.configfile.load import MAX_CONFIG
 from ganeti.daemon import users
 from ganeti.daemon.main import AskTerminal
-from ganeti.objects import origin
 from ganeti.server import ownnode
 from ganeti.store.files.look import JobFiles
 from ganeti.tools import common, hand_back
@@ -183,14 +182,10 @@ def _Downgraded(old: dict[str, Any], before: int) -> str:
     if before == upgrade.V3_0:
         logging.info("The configuration is one of %s already", upgrade.VersionText(before))
         return serializer.Dump(old)
-    if unfinished := list(hand_back.UnfinishedDisks(old)):
-        raise errors.OpPrereqError(
-            f"Release {upgrade.VersionText(upgrade.V3_0)} does not know the state of these disks:\n"
-            + "\n".join(f"- {line}" for line in unfinished),
-            errors.ECODE_STATE,
-        )
-    data = upgrade.DowngradeConfig(old)
-    origin.StripConfig(data)
+    hand_back.CheckDisks(old, upgrade.V3_0)
+    data, removed = hand_back.InForm(old, upgrade.V3_0)
+    for line in removed:
+        logging.warning("%s", line)
     return serializer.Dump(data)
 
 

@@ -103,19 +103,25 @@ def _CheckReadable(version: int, exact: bool) -> None:
     data = _ReadConfig()
     if _HasForm(data, version):
         return
-    unfinished = list(UnfinishedDisks(data)) if exact else []
+    if exact:
+        CheckDisks(data, version)
+    unknown = origin.Unknown(InForm(data, version)[0])
+    if unknown:
+        raise errors.ConfigurationError(
+            f"{pathutils.CLUSTER_CONF_FILE} has what release {upgrade.VersionText(version)} does not know: {', '.join(unknown)}",
+            hint=f"start this release again with '{pathutils.DAEMON_UTIL} start-all' on all nodes, and report this as a bug",
+        )
+
+
+def CheckDisks(config: Mapping[str, Any], version: int) -> None:
+    """Raise OpPrereqError if a parsed config.data has disks that a release would take for whole and that are not."""
+    unfinished = list(UnfinishedDisks(config))
     if unfinished:
         raise errors.OpPrereqError(
             f"Release {upgrade.VersionText(version)} does not know the state of these disks:\n"
             + "\n".join(f"- {line}" for line in unfinished),
             errors.ECODE_STATE,
             hint=f"start this release again with '{pathutils.DAEMON_UTIL} start-all' on all nodes, wait for that, then try again",
-        )
-    unknown = origin.Unknown(_InForm(data, version)[0])
-    if unknown:
-        raise errors.ConfigurationError(
-            f"{pathutils.CLUSTER_CONF_FILE} has what release {upgrade.VersionText(version)} does not know: {', '.join(unknown)}",
-            hint=f"start this release again with '{pathutils.DAEMON_UTIL} start-all' on all nodes, and report this as a bug",
         )
 
 
@@ -156,7 +162,7 @@ def _IsConverted(copy: str) -> bool:
     if not runtime.Exists(copy):
         return False
     now = _ReadConfig()
-    return any(_InForm(_ReadConfig(copy), version)[0] == now for version in _VERSIONS.values())
+    return any(InForm(_ReadConfig(copy), version)[0] == now for version in _VERSIONS.values())
 
 
 def _ReadConfig(path: str = pathutils.CLUSTER_CONF_FILE) -> dict[str, Any]:
@@ -232,7 +238,7 @@ def _Convert(version: int) -> list[str]:
     data = _ReadConfig()
     if _HasForm(data, version):
         return []
-    data, removed = _InForm(data, version)
+    data, removed = InForm(data, version)
     runtime.WriteFile(path, serializer.Dump(data), stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
     return removed
 
@@ -242,7 +248,7 @@ def _HasForm(data: dict[str, Any], version: int) -> bool:
     return upgrade.Version(data) == version != upgrade.V3_1
 
 
-def _InForm(data: dict[str, Any], version: int) -> tuple[dict[str, Any], list[str]]:
+def InForm(data: dict[str, Any], version: int) -> tuple[dict[str, Any], list[str]]:
     """Return a configuration, which is changed, in the form of a version, and what is left out."""
     # Among it tokens, which must not come back to life later.
     origin.StripConfig(data)

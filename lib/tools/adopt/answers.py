@@ -10,7 +10,7 @@ from ganeti import ht
 
 _Strings = ht.TListOf(ht.TString)
 _Difference = ht.TItems(ht.TString, ht.TString, ht.TNonNegativeInt, ht.TString, ht.TNonNegativeInt)
-# Seconds since 1970; what is no number of these could not be compared.
+# Seconds since 1970; anything else could not be compared.
 _Time = ht.Type("time", lambda value: ht.TFloat(value) and 0 <= value < 1e12, words="seconds since 1970")
 _Look = ht.TStrictDict(
     {

@@ -270,7 +270,7 @@ def _ProblemsSince(
     problems = plan.Problems(_Facts(config, members, offline, journal.prefix), begun)
     if not begun:
         problems += [
-            f"Node {name} is not among those that were recorded, or is no longer: '{pathutils.ADOPT} --revert' first, then begin anew"
+            f"Node {name} joined or left the cluster after the take-over began: '{pathutils.ADOPT} --revert' first, then begin again"
             for name in sorted(set(online) ^ set(journal.nodes))
         ]
     return problems

@@ -101,7 +101,7 @@ def _NodeProblems(facts: Facts, report: Mapping[str, Any], begun: bool) -> Itera
     elif not report["version"].startswith(tuple(f"{release}." for release in RELEASES)):
         yield f"its release is {report['version']}; {', '.join(RELEASES)} can be taken over"
     if report["ours"] != constants.RELEASE_VERSION:
-        yield f"it has {report['ours']} of this release, this node {constants.RELEASE_VERSION}; install the same"
+        yield f"it has version {report['ours']}, and this node {constants.RELEASE_VERSION}; install the same version on both"
     if report["store"] and not begun:
         yield f"it has belonged to this release before, and its copy of the state was not removed; see '{pathutils.HAND_BACK} --help'"
     ours = [name for name, owner in report["daemons"].items() if owner != _ORIGINAL]

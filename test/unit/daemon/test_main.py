@@ -185,10 +185,10 @@ def test_hangup_moves_the_standard_streams(node):
 @pytest.mark.parametrize("name", ["SIGHUP", "SIGTERM"])
 def test_a_program_that_loses_its_terminal_cleans_up_and_one_of_nohup_continues(node, name, before, said):
     done = node.Python(
-        "import os, signal, time; from ganeti.daemon import signals\n"
+        "import signal; from ganeti.daemon import signals\n"
         f"signal.signal(signal.{name}, signal.{before}); signals.InterruptAtEnd()\n"
         "try:\n"
-        f"    os.kill(os.getpid(), signal.{name}); time.sleep(0.1); print('continues')\n"
+        f"    signal.raise_signal(signal.{name}); print('continues')\n"
         "except KeyboardInterrupt:\n"
         "    print('interrupted')"
     )

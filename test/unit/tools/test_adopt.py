@@ -53,7 +53,7 @@ def test_releases_that_can_be_taken_over(version: str) -> None:
         ({"version": "2.15.2"}, "its release is 2.15.2"),
         ({"over": True}, "installed over the original in /usr"),
         ({"version": "", "broken": "no such file"}, "cannot be used: no such file"),
-        ({"ours": "3.0.99"}, "it has 3.0.99 of this release"),
+        ({"ours": "3.0.99"}, "it has version 3.0.99, and this node"),
         ({"store": True}, "has belonged to this release before"),
         ({"daemons": {"ganeti-masterd": "ours"}}, "ganeti-masterd of this release is running"),
         ({"lacking": "User 'gnt-masterd' does not exist here: run users-setup"}, "User 'gnt-masterd' does not exist"),

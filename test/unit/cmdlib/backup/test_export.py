@@ -31,6 +31,18 @@ class Exporting(TwoDisks):
         super().__init__(master, WEB, template, up)
         self.before = self.Volumes()
 
+    def CutOff(self, step: str) -> dict[str, float]:
+        """Let the second node hang from this call of the first one on; return when each call is served last."""
+        times: dict[str, float] = {}
+
+        def watch(name: str) -> None:
+            times[name] = self.master.world.now
+            if name == step:
+                self.master.network.Cut(self.master[1].name, self.master[0].name)
+
+        self.master[0].watch = watch
+        return times
+
     def Runs(self) -> bool:
         return WEB in self.master[0].guests
 
@@ -246,14 +258,7 @@ def test_a_target_that_hangs_keeps_the_guest_down_for_minutes_only(three: Master
     """The job is ended meanwhile, and what has arrived cannot be removed."""
     scene = Exporting(three, "file")
     scene.transfers.looks = 10**6
-    times: dict[str, float] = {}
-
-    def watch(name: str) -> None:
-        times[name] = three.world.now
-        if name == "impexp_cleanup":
-            three.network.Cut(three[1].name, three[0].name)
-
-    three[0].watch = watch
+    times = scene.CutOff("impexp_cleanup")
     with pytest.raises(errors.OpExecError, match="gnt-job cancel --kill"):
         three.Run(_Export(long_sleep=True), KilledInPause())
     assert scene.Runs() and times["instance_start"] - times["instance_shutdown"] < 200

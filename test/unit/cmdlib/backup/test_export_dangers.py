@@ -92,14 +92,7 @@ def test_a_target_that_hangs_keeps_the_guest_down_for_minutes_only(three: Master
     """Its node daemon is stopped while the disks travel: each call would last for a quarter of an hour."""
     scene = Exporting(three)
     scene.transfers.looks = 10**6
-    times: dict[str, float] = {}
-
-    def watch(name: str) -> None:
-        times[name] = three.world.now
-        if name == "export_start":
-            three.network.Cut(three[1].name, three[0].name)
-
-    three[0].watch = watch
+    times = scene.CutOff("export_start")
     with pytest.raises(errors.OpExecError):
         three.Run(opcodes.OpInstanceMove(instance_name=WEB, target_node="node2"))
     assert scene.Runs() and times["instance_start"] - times["instance_shutdown"] < 300
