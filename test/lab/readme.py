@@ -52,7 +52,7 @@ def InstallAsReadme(folder: Path) -> Path:
 def Commands() -> str:
     """Return the commands of the README's section, a line each."""
     text = (TREE / "README").read_text(encoding="utf-8")
-    [block] = re.findall(r"^Install it\n-+\n\n::\n\n((?:    .*\n|\n)+)", text, re.MULTILINE)
+    [block] = re.findall(r"^Install it\n-+\n\n.*::\n\n((?:    .*\n|\n)+)", text, re.MULTILINE)
     return "\n".join(line.strip() for line in block.splitlines() if line.strip())
 
 

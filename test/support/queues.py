@@ -33,6 +33,7 @@ class Executor:
     def __init__(self) -> None:
         self.changed = runtime.Condition()
         self._open: set[str] = set()
+        self._over = False
         self._reached: Counter[str] = Counter()
         self._tries: dict[tuple[int, str], int] = {}
         # (job id, comment) of each opcode that was executed, and of each that is now.
@@ -46,6 +47,12 @@ class Executor:
     def Open(self, name: str) -> None:
         with self.changed:
             self._open.add(name)
+            self.changed.notify_all()
+
+    def OpenAll(self) -> None:
+        """The test is over: nothing waits any longer, so that no thread outlives it."""
+        with self.changed:
+            self._over = True
             self.changed.notify_all()
 
     def WaitRunning(self, *job_ids: int) -> None:
@@ -99,12 +106,12 @@ class Executor:
         with self.changed:
             self._reached[name] += 1
             self.changed.notify_all()
-            assert self.changed.wait_for(lambda: name in self._open, 60)
+            assert self.changed.wait_for(lambda: self._over or name in self._open, 60)
 
     def _Look(self, name: str, cbs: Any) -> None:
         """Something that takes for ever, and needs a gate to clean up."""
         try:
-            while True:
+            while not self._over:
                 cbs.Pause(0.01)
         finally:
             self._Gate(name)
@@ -202,10 +209,12 @@ class Bench:
         """The master daemon is gone; another starts on what is stored.  The old one's threads can acknowledge nothing."""
         self.store.Stop(0.1)
         self.queue.Stop()
+        self.executor.OpenAll()
         self.executor = self._executor_class()
         self.store = self.cluster.Become(0)
         self.queue = self.NewQueue()
 
     def Close(self) -> None:
+        self.executor.OpenAll()
         self.queue.Stop()
         self.cluster.Close()

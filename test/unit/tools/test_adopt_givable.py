@@ -480,12 +480,12 @@ def test_nothing_happens_without_a_word(play: Any, monkeypatch: pytest.MonkeyPat
     [
         (("node1.example.org", "node2.example.org"), {"free": 10}, None, "has 10 MiB free"),
         (("node1.example.org", "node2.example.org"), {"free": 10}, "exchange", "has 10 MiB free"),
-        (("node1.example.org",), {}, None, "Node node2.example.org is not among"),
+        (("node1.example.org",), {}, None, "Node node2.example.org joined or left the cluster"),
         (
             ("node1.example.org", "node2.example.org", "node3.example.org"),
             {},
             None,
-            "Node node3.example.org is not among",
+            "Node node3.example.org joined or left the cluster",
         ),
     ],
 )
