@@ -46,6 +46,7 @@ MODULES = (
     "exports",
     "guestos.osdef",
     "guestos.osrun",
+    "guestos.package",
     "transfer",
 )
 

@@ -204,8 +204,8 @@ def Wipe(bdev: Dict, offset: int, size: int) -> None:
     mib = (device.Dimensions()[0] + base.BLOCK_BYTES - 1) // base.BLOCK_BYTES
     if offset > mib or offset + size > mib:
         raise errors.RpcCallError(f"{device}: cannot wipe {size} MiB from {offset}, it has {mib} MiB")
-    _CheckWritable(device)
-    result = _RunDd(device.WipeCommand(offset, size))
+    CheckWritable(device)
+    result = RunDd(device.WipeCommand(offset, size))
     if result.failed:
         raise errors.RpcCallError(f"{device}: wiping failed: {result.fail_reason}")
 
@@ -213,7 +213,7 @@ def Wipe(bdev: Dict, offset: int, size: int) -> None:
 def Image(bdev: Dict, image: str, size: int) -> None:
     """blockdev_image: fill the disk from a file of this node or a URL; ``size``: MiB there is room for."""
     device = tree.FindOrFail(wire.Disk(bdev))
-    _CheckWritable(device)
+    CheckWritable(device)
     FillFromImage(device.ImportCommand(), image, size, f"{device}: cannot be filled from {image}")
 
 
@@ -225,7 +225,7 @@ def FillFromImage(filling: Sequence[str], image: str, mib: int, trouble: str) ->
     been written.
     """
     reading = BuildDownload(image) if checks.IsUrl(image) else BuildRead(_RealImage(image, mib))
-    result = _RunDd(BuildFill(_AsNobody(reading), filling, mib))
+    result = RunDd(BuildFill(_AsNobody(reading), filling, mib))
     if result.exit_code == _LARGER:
         raise errors.RpcCallError(f"{trouble}: it is larger than the disk, which has {mib} MiB")
     if result.failed:
@@ -309,16 +309,17 @@ def _Quoted(argv: Sequence[str]) -> str:
     return " ".join(runtime.ShellQuote(word) for word in argv)
 
 
-def _CheckWritable(device: base.BlockDev) -> None:
+def CheckWritable(device: base.BlockDev) -> None:
+    """Raise RpcCallError for a device whose content only its hypervisor can reach."""
     if device.dev_path is None:
         raise errors.RpcCallError(f"{device}: is reachable by its hypervisor only; its content cannot be written here")
 
 
-def _RunDd(argv: list[str]) -> runtime.RunResult:
+def RunDd(argv: list[str], stdin: bytes | None = None) -> runtime.RunResult:
     """Run dd, alone or in a shell's line, past the cache, or through it where the file system cannot do without."""
-    result = runtime.RunCmd(argv, timeout=_COPY_SECONDS)
+    result = runtime.RunCmd(argv, stdin=stdin, timeout=_COPY_SECONDS)
     if result.failed and _DD_MISSES_DIRECT in result.stderr:
-        result = runtime.RunCmd(ThroughCache(argv), timeout=_COPY_SECONDS)
+        result = runtime.RunCmd(ThroughCache(argv), stdin=stdin, timeout=_COPY_SECONDS)
     return result
 
 

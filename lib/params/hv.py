@@ -71,7 +71,8 @@ class HVTraits(NamedTuple):
     """What the master has to know of a hypervisor.
 
     ``files``: (path, optional) that vm_capable nodes need.  ``boot_disk``: parameters with which a guest boots from its first
-    disk whatever else it has; None where no guest boots from a disk.
+    disk whatever else it has; None where no guest boots from a disk.  ``disk_prefix``: how Linux calls paravirtual disks there,
+    without a letter.
     """
 
     needs_port: bool
@@ -80,6 +81,7 @@ class HVTraits(NamedTuple):
     ordered_versions: bool = False  # a running guest can move to the same or a newer version only
     files: tuple[tuple[str, bool], ...] = ()
     boot_disk: Mapping[str, Any] | None = None
+    disk_prefix: str = "/dev/vd"
 
 
 _XEN_FILES = ((pathutils.XEN_CONFIG_DIR + "/xl.conf", True), (pathutils.XEN_CONFIG_DIR + "/scripts/vif-bridge", False))
@@ -96,7 +98,12 @@ TRAITS: dict[str, HVTraits] = {
         boot_disk={"boot_order": hv_kvm.BOOT_DISK},
     ),
     constants.HT_XEN_PVM: HVTraits(
-        needs_port=False, can_migrate=True, multi_cpu_mask=True, files=_XEN_FILES, boot_disk={}
+        needs_port=False,
+        can_migrate=True,
+        multi_cpu_mask=True,
+        files=_XEN_FILES,
+        boot_disk={},
+        disk_prefix="/dev/xvd",
     ),
     constants.HT_XEN_HVM: HVTraits(
         needs_port=True,
@@ -104,6 +111,7 @@ TRAITS: dict[str, HVTraits] = {
         multi_cpu_mask=True,
         files=(*_XEN_FILES, (pathutils.VNC_PASSWORD_FILE, True)),
         boot_disk={"boot_order": "c"},
+        disk_prefix="/dev/xvd",
     ),
     constants.HT_LXC: HVTraits(needs_port=False, can_migrate=False, multi_cpu_mask=False),
 }

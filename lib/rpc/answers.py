@@ -231,6 +231,9 @@ ANSWERS: dict[str, ht.Type] = {
     "os_export": ht.TString,
     "node_long_calls": ht.TListOf(ht.TItems(ht.TString, _Number, ht.TBool, ht.TString)),
     "os_extra_info": _OsFacts,
+    "os_package_report": ht.TString,
+    "os_package_size": _Number,
+    "os_package_write": ht.TAny,
     "os_validate": ht.TBool,
     # keys and certificates
     "crypto_activate": ht.TAny,

@@ -466,6 +466,22 @@ _ADDED = (
     _Reads(
         "os_extra_info", "F m D", "Returns {name: {version, hypervisors}} of the valid systems, null where not given."
     ),
+    _Reads("os_package_report", "S s D", "Returns what a helper VM has written over its package.", bdev="DISK"),
+    _Reads(
+        "os_package_size",
+        "S s D",
+        "Returns the bytes of the package with which a helper VM installs the system.",
+        instance_osp="INST+osp",
+        override_env="{str: str}",
+    ),
+    _Changes(
+        "os_package_write",
+        "S s D",
+        "Writes that package to a disk.",
+        instance_osp="INST+osp",
+        override_env="{str: str}",
+        bdev="DISK",
+    ),
 )
 
 _TRANSFERS = (

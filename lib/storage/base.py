@@ -213,9 +213,10 @@ class BlockDev:
 
     # --- data ---------------------------------------------------------------------------------------------------------
 
-    def ExportCommand(self) -> list[str]:
-        """Return the command that copies the content to standard output (doc/reference/interfaces.md f.1, raw disk)."""
-        mib = (self.Dimensions()[0] + BLOCK_BYTES - 1) // BLOCK_BYTES
+    def ExportCommand(self, mib: int | None = None) -> list[str]:
+        """Return the command that copies the content, or its first ``mib`` MiB, to standard output (doc/reference/interfaces.md f.1)."""
+        if mib is None:
+            mib = (self.Dimensions()[0] + BLOCK_BYTES - 1) // BLOCK_BYTES
         return BuildExport(self._Path(), mib, self.PATH_MAY_BE_LINK)
 
     def ImportCommand(self) -> list[str]:

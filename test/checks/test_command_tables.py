@@ -51,7 +51,7 @@ WITHOUT_SHORT_FORM = {
     },
 }
 # Options that help and manual leave out, with the reason.
-STORED = "stored and used by nothing: no script of an operating system runs in a helper VM, and all jobs are tracked"
+STORED = "stored and used by nothing: all jobs are tracked"
 NO_DAEMON = "the master rejects it: there is no metadata daemon and no monitoring daemon"
 NO_EFFECT = "accepted for scripts of 3.1, without an effect"
 DEVELOPERS = "passed to the programs on the machine; for developers, like -d"
@@ -63,15 +63,11 @@ HIDDEN = {
     "gnt-backup import --no-ip-check": NO_EFFECT,
     "gnt-backup import --no-name-check": NO_EFFECT,
     "gnt-backup import --no-nics": "rejected: an opcode without NICs asks for those of the export",
-    "gnt-cluster init --install-image": STORED,
-    "gnt-cluster modify --install-image": STORED,
     "gnt-cluster modify --max-tracked-jobs": STORED,
     "gnt-cluster modify --instance-communication-network": NO_DAEMON,
     "gnt-cluster modify --enabled-data-collectors": NO_DAEMON,
     "gnt-cluster modify --data-collector-interval": NO_DAEMON,
     "gnt-instance add --communication": NO_DAEMON,
-    "gnt-instance add --helper-startup-timeout": NO_EFFECT,
-    "gnt-instance add --helper-shutdown-timeout": NO_EFFECT,
     "gnt-instance add --no-ip-check": NO_EFFECT,
     "gnt-instance add --no-name-check": NO_EFFECT,
     "gnt-instance modify --communication": NO_DAEMON,

@@ -15,11 +15,6 @@ READERS = ("lib/cmdlib", "lib/jqueue", "lib/mcpu.py", "lib/renewal.py")
 UNREAD = {
     ("OP_TEST_DELAY", "no_locks"): "as in 3.1 the nodes are locked whatever it says",
     ("OP_CLUSTER_RENEW_CRYPTO", "debug"): "the programs that it ran on nodes are procedures of the node daemon here",
-    (
-        "OP_INSTANCE_CREATE",
-        "helper_startup_timeout",
-    ): "accepted for 3.1's scripts: no operating system is installed by a helper",
-    ("OP_INSTANCE_CREATE", "helper_shutdown_timeout"): "likewise",
 }
 
 

@@ -82,8 +82,9 @@ class SimNode:
 
     ``calls``: the procedures served, in order; ``arguments``: of the last call of each; ``hook_runs``: (hook path, phase,
     environment) of each request to run hooks; ``installed``: (instance, whether reinstalled, OS parameters) of each run of
-    a create script; ``renamed``: old names that rename scripts got; ``copied``: (from, to) of each copy of a disk or an image; ``ssh_names``: other node -> how it calls itself when
-    this one reaches it by ssh.
+    a create script; ``renamed``: old names that rename scripts got; ``copied``: (from, to) of each copy of a disk or an image;
+    ``written``: the beginning of a device that dd wrote or a guest would have written; ``ssh_names``: other node -> how it
+    calls itself when this one reaches it by ssh.
     """
 
     def __init__(self, world: World, network: Network, number: int):
@@ -105,6 +106,7 @@ class SimNode:
         self.installed: list[tuple[str, bool, dict[str, str]]] = []
         self.renamed: list[str] = []
         self.copied: list[tuple[str, str]] = []
+        self.written: dict[str, bytes] = {}
         self.ssh_names: dict[str, str] = {}
         self.stand_ins: dict[str, Callable[..., Any]] = {}
         self.lvm: StandInLvm
@@ -178,8 +180,15 @@ class SimNode:
         self.Write("/proc/cpuinfo", "".join(f"processor : {number}\n" for number in range(8)))
 
     def _Dd(self, invocation: Invocation) -> int:
-        """dd writes zeros where the backend wipes, or copies an image."""
+        """dd writes zeros where the backend wipes, copies an image, writes what it is given, or shows the beginning of a device."""
         options = dict(word.split("=", 1) for word in invocation.argv[1:])
+        if "if" not in options:
+            self.written[options["of"]] = invocation.stdin
+            return 0
+        if "of" not in options:
+            invocation.Print(self.written.get(options["if"], b"").decode("utf-8", "replace"))
+            return 0
+        self.written.pop(options["of"], None)
         if options["if"] != "/dev/zero":
             self.copied.append((options["if"], options["of"]))
             return 0
@@ -224,7 +233,7 @@ class SimNode:
 
         self._Install(f"{pathutils.HOOKS_BASE_DIR}/{hpath}-{phase}.d/{name}", run)
 
-    def AddOs(self, name: str, *variants: str) -> None:
+    def AddOs(self, name: str, *variants: str, create: str = "create") -> None:
         folder = f"{_OS_FOLDER}/{name}"
         self.Call(runtime.MakeDirs, folder)
         for file, text in (
@@ -233,7 +242,7 @@ class SimNode:
             ("parameters.list", "mirror where packages are\na first\nb second\nc third\n"),
         ):
             self.Call(runtime.WriteFile, f"{folder}/{file}", text)
-        scripts = {"create": self._Create, "rename": self._Rename, "verify": None, "import": None, "export": None}
+        scripts = {create: self._Create, "rename": self._Rename, "verify": None, "import": None, "export": None}
         for script, program in scripts.items():
             self._Install(f"{folder}/{script}", program or (lambda invocation: 0))
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import logging
-import posixpath
-import stat
-import tarfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +19,6 @@ _CHECKED_SCRIPTS = (osdef.EXPORT, osdef.IMPORT)
 _SCRIPT_SECONDS = 86400.0
 _VERIFY_SECONDS = 300.0
 _UMASK = 0o022
-_PACKAGE_LIMIT = 256 * 1024 * 1024
 
 
 def Add(instance_osp: Dict, reinstall: bool, debug: int) -> None:
@@ -36,11 +31,11 @@ def Add(instance_osp: Dict, reinstall: bool, debug: int) -> None:
 
 
 def _CheckTrusted(found: OsDefinition) -> None:
-    """Raise OsError for a system that 3.1 would install in a helper VM, with its metadata daemon."""
-    if not found.trusted and osdef.CREATE not in found.scripts:
+    """Raise OsError for a system whose script must not run here (doc/design-install.rst)."""
+    if not found.trusted:
         raise osdef.OsError(
-            f"OS {found.name} has only a script '{osdef.CREATE_UNTRUSTED}', which must not run on a node, and there are no"
-            f" helper VMs in this release; if you trust it, call it '{osdef.CREATE}'"
+            f"OS {found.name} has a script '{osdef.CREATE_UNTRUSTED}', so it is installed in a helper VM and never on a node; "
+            "this call, which would run it here, is a mistake of its caller"
         )
 
 
@@ -120,8 +115,6 @@ def Validate(required: bool, name: str, checks: list[str], params: Dict, force_v
         if required:
             raise
         return False
-    if required:
-        _CheckTrusted(found)
     variant = osdef.SplitName(name)[1]
     if force_variant:
         found.CheckForced(variant)
@@ -159,45 +152,8 @@ def _ValidateParameters(found: OsDefinition, name: str, params: Dict) -> None:
         raise osdef.OsError(f"OS validation script of {found.name} failed: {output}")
 
 
-# --- package for a helper machine -------------------------------------------------------------------------------------
-
-
-def Package(instance: Dict, override_env: Mapping[str, str]) -> str:
-    """Return the path of a temporary .tgz with ``os/`` and ``environment``, which may hold secrets: only root reads it."""
-    guest = wire.Instance(instance)
-    found = osdef.Load(guest.os)
-    env = {**osenv.ForInstance(found, guest), **override_env}
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        _AddTree(archive, found.path, "os")
-        lines = "".join(f"{key}={value}\n" for key, value in sorted(env.items()) if "\n" not in value)
-        _AddFile(archive, "environment", lines.encode(), 0o600)
-    owndirs.MakeOwn(pathutils.RUN_EXT_DIR)
-    path = posixpath.join(pathutils.RUN_EXT_DIR, f"os-{found.name}-{runtime.RandomBytes(6).hex()}.tgz")
-    runtime.WriteFile(path, buffer.getvalue(), mode=0o600, sync=False)
-    return path
-
-
-def _AddTree(archive: tarfile.TarFile, directory: str, inside: str) -> None:
-    """Add a directory, with links followed."""
-    for name in sorted(runtime.ListDir(directory)):
-        path, member = posixpath.join(directory, name), f"{inside}/{name}"
-        found = runtime.Stat(path)
-        if stat.S_ISDIR(found.st_mode):
-            _AddTree(archive, path, member)
-        elif stat.S_ISREG(found.st_mode):
-            _AddFile(archive, member, runtime.ReadFile(path, limit=_PACKAGE_LIMIT), stat.S_IMODE(found.st_mode))
-
-
-def _AddFile(archive: tarfile.TarFile, name: str, data: bytes, mode: int) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode, entry.mtime = len(data), mode, int(runtime.Time())
-    archive.addfile(entry, io.BytesIO(data))
-
-
 HANDLERS = {
     "instance_os_add": Add,
     "instance_run_rename": RunRename,
-    "os_export": Package,
     "os_validate": Validate,
 }

@@ -52,7 +52,8 @@ COMMAND = Command(
         SOURCE_NODE, SOURCE_DIR, *creation.SET_PLACE,
         o.OS_PARAMETERS.But(help="Parameters for the scripts of the operating system"), *creation.SET_PARAMETERS,
         IDENTIFY_DEFAULTS, transferoptions.COMPRESS,
-        creation.NO_NICS.Hidden(), *creation.SET_WITHOUT_EFFECT, *o.SET_JOB,
+        creation.NO_NICS.Hidden(), *(option.Hidden() for option in creation.SET_HELPER), *creation.SET_WITHOUT_EFFECT,
+        *o.SET_JOB,
     ),
     details="What is not given is taken from the export: operating system, disks, NICs and parameters, and the disk template if"
     " the cluster enables it.  Values that name a file, device, address or processor of a node, give rights there, or say how"

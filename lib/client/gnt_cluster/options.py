@@ -79,8 +79,10 @@ COMPRESSION_TOOLS = Value(
     text="Programs that may compress disks on their way to other nodes; '' allows the usual ones"
     f" ({', '.join(constants.DEFAULT_COMPRESSION_TOOLS)})",
 )  # fmt: skip
-# A setting that a cluster of 3.1 may have and that this release keeps without using it.
-INSTALL_IMAGE = Value("--install-image", dest="install_image", text="Image in which OS scripts run").Hidden()
+INSTALL_IMAGE = Value(
+    "--install-image", dest="install_image", metavar="FILE-OR-URL",
+    text="Image of the system in which scripts 'create_untrusted' of operating systems run",
+)  # fmt: skip
 
 # What init and modify have in common, but for the common sets of parameters.
 SET_SETTINGS = (

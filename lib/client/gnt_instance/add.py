@@ -41,7 +41,8 @@ COMMAND = Command(
     (One("host"),),
     (
         *creation.SET_PLACE, creation.NO_NICS, o.OS_TYPE, FORCE_VARIANT, NO_INSTALL, NO_START, o.OS_PARAMETERS,
-        *creation.SET_PARAMETERS, FORTHCOMING, COMMIT, COMMUNICATION, *creation.SET_WITHOUT_EFFECT, *o.SET_JOB,
+        *creation.SET_PARAMETERS, *creation.SET_HELPER, FORTHCOMING, COMMIT, COMMUNICATION, *creation.SET_WITHOUT_EFFECT,
+        *o.SET_JOB,
     ),
     details="Without -n and -I the cluster's default allocator chooses the nodes, if there is one; the job's log shows its choice"
     " and why.  With --dry-run nothing is created, and the log shows where the instance would go.  With --forthcoming"

@@ -23,13 +23,14 @@ OPPORTUNISTIC = Flag(
     "--opportunistic-locking", dest="opportunistic_locking",
     text="Let the allocator choose among nodes on which no other job works; only if none of them fits, among all",
 )  # fmt: skip
-# Accepted for scripts of 3.1, without an effect: no helper VM runs the scripts of an operating system.
 HELPER_STARTUP_TIMEOUT = Value(
-    "--helper-startup-timeout", dest="helper_startup_timeout", type="int", text="Seconds for the helper VM to start"
-).Hidden()
+    "--helper-startup-timeout", dest="helper_startup_timeout", type="int", metavar="SECONDS",
+    text="How long a helper, which installs operating systems that no node trusts, may take to start; 300 by default",
+)  # fmt: skip
 HELPER_SHUTDOWN_TIMEOUT = Value(
-    "--helper-shutdown-timeout", dest="helper_shutdown_timeout", type="int", text="Seconds for the helper VM to stop"
-).Hidden()
+    "--helper-shutdown-timeout", dest="helper_shutdown_timeout", type="int", metavar="SECONDS",
+    text="How long the helper may take to install and power off; 7200 by default",
+)  # fmt: skip
 NO_IP_CHECK = Flag("--no-ip-check", dest="no_ip_check", text="No effect").Hidden()
 NO_NAME_CHECK = Flag("--no-name-check", dest="no_name_check", text="No effect").Hidden()
 
@@ -40,7 +41,8 @@ SET_PARAMETERS = (
     o.FILE_STORAGE_DIR, o.FILE_DRIVER, o.IP_CHECK, o.NAME_CHECK, o.NO_CONFLICTS_CHECK, o.NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY,
     o.NODE_GROUP.But(help="Node group of the instance"), o.TAGS.But(help="Tags of the instance"),
 )  # fmt: skip
-SET_WITHOUT_EFFECT = (HELPER_STARTUP_TIMEOUT, HELPER_SHUTDOWN_TIMEOUT, NO_IP_CHECK, NO_NAME_CHECK)
+SET_HELPER = (HELPER_STARTUP_TIMEOUT, HELPER_SHUTDOWN_TIMEOUT)
+SET_WITHOUT_EFFECT = (NO_IP_CHECK, NO_NAME_CHECK)
 
 
 def _Hypervisor(options: Options) -> tuple[str | None, dict[str, Any]]:

@@ -25,7 +25,7 @@ from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk.devices import CreateDisks, EndAdoption, OpenDisks, RemoveDisks, Undo, WaitForSync, WipeDisks
 from ganeti.cmdlib.disk.reserved import BeginDisks, MarkDisk
 from ganeti.cmdlib.hookenv import InstanceFacts
-from ganeti.cmdlib.instance import image, importing, nicgen, outcome
+from ganeti.cmdlib.instance import image, importing, nicgen, outcome, untrusted
 from ganeti.cmdlib.instance.base import (
     AllOsParams,
     CheckBeLimits,
@@ -117,6 +117,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     _osparams: dict[str, Any]
     _osparams_private: dict[str, Any]
     _image: str | None
+    _needs_helper: bool
     _nics: list[objects.NIC]
     _planned_uuid: str
     # Exec; for what is said of a failure:
@@ -510,8 +511,16 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             if self._source is not None and self._disk_requests:
                 CheckScript(self, nodes[0], self._os, constants.OS_SCRIPT_IMPORT)
         self._image = image.ImageOf(self._osparams, self._disk_requests)
-        if self._image and self._source is None and not op.no_install and not op.forthcoming:
+        installs = (
+            self._source is None and not (op.no_install or op.forthcoming or self._adopts) and bool(self._disk_requests)
+        )
+        self._needs_helper = False
+        if installs and self._image:
             image.CheckImage(self, self._pnode.uuid, self._image, self._disk_requests[0].size)
+        elif installs and self._os:
+            planned = self._MakeInstance(self._planned_uuid, ())
+            taken = diskgen.SpaceNeeded(self.snapshot, self._template, self._disk_requests)
+            self._needs_helper = untrusted.NeedsHelper(self, planned, len(self._disk_requests), taken)
         # 3.1 looks at the primary node only; a fail-over would find out.
         for uuid in nodes:
             CheckNicBridges(self, self._nics, uuid)
@@ -567,7 +576,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         disks = EndAdoption(self, instance)
         instance = self.cfg.MarkInstanceDisksActive(instance.uuid)
         # Two creations must not count on the same memory.
-        keeps = self.op.start and IsShared(self.snapshot, self._pnode.uuid)
+        keeps = (self.op.start or self._needs_helper) and IsShared(self.snapshot, self._pnode.uuid)
         ReleaseLocks(self, locking.LEVEL_NODE_RES, keep=[self._pnode.uuid] if keeps else [])
         if self._source is not None:
             self._source.Fill(feedback, instance, disks)
@@ -698,6 +707,8 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             if self._image:
                 feedback(f"* filling the first disk from {self._image}...")
                 image.Fill(self, instance, disks[0], self._image)
+            elif self._needs_helper:
+                self._RunHelper(feedback, instance)
             else:
                 self._RunScripts(feedback, instance)
         finally:
@@ -712,6 +723,23 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             instance.primary_node, (instance, os_params), False, Filled(self.op.debug_level)
         )
         result.Raise(f"Could not add os for instance {instance.name} on node {result.node_name}")
+
+    def _RunHelper(self, feedback: Feedback, instance: objects.Instance) -> None:
+        op = self.op
+        os_params = AllOsParams(self.snapshot, instance, secret=op.osparams_secret)
+        helper = untrusted.Installing(
+            self,
+            instance,
+            feedback,
+            os_params,
+            {"DEBUG_LEVEL": str(Filled(op.debug_level))},
+            "give it more time with --helper-shutdown-timeout",
+        )
+        start, end = op.helper_startup_timeout, op.helper_shutdown_timeout
+        helper.Run(
+            untrusted.START_SECONDS if start is None else max(0.0, start),
+            untrusted.END_SECONDS if end is None else max(0.0, end),
+        )
 
     def _WarnOfPause(self, result: rpc.RpcResult, disks: list[objects.Disk]) -> None:
         if result.fail_msg:

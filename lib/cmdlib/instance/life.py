@@ -13,15 +13,17 @@ from ganeti.cmdlib.common import (
     STATE_NOT_RUNNING,
     CheckInstanceState,
     CheckNodeOnline,
+    ReleaseLocks,
     StillThere,
 )
 from ganeti.cmdlib.disk.devices import DiskNodes, InfoText, RemoveDisks, ShutdownDisks, StartDisks
 from ganeti.cmdlib.disk.generate import CheckTemplateEnabled
 from ganeti.cmdlib.disk.reserved import IsBegun
-from ganeti.cmdlib.instance import image
+from ganeti.cmdlib.instance import image, untrusted
 from ganeti.cmdlib.instance.base import AllOsParams, CheckNotForthcoming, CheckOs, InstanceLU
 from ganeti.cmdlib.instance.create import CheckAddressIsFree, IsOsBlacklisted, NormalizeName, ResolveName
 from ganeti.cmdlib.instance.moving.looking import LookAround
+from ganeti.cmdlib.instance.room import IsShared
 from ganeti.params import disk as disk_params
 
 
@@ -220,6 +222,19 @@ class LUInstanceReinstall(InstanceLU[opcodes.OpInstanceReinstall]):
     A job that stops the instance first begins with such a check, so that a mistake is found while the guest still runs.
     """
 
+    def ExpandNames(self) -> None:
+        super().ExpandNames()
+        assert self.needed_locks is not None
+        if self.snapshot.cluster.install_image:
+            self.needed_locks[locking.LEVEL_NODE_RES] = []
+
+    def DeclareLocks(self, level: int) -> None:
+        """A helper, if one is needed, takes memory of the primary node."""
+        if level == locking.LEVEL_NODE_RES:
+            assert self.needed_locks is not None
+            instance = self.snapshot.instances.get(Filled(self.op.instance_uuid))
+            self.needed_locks[level] = [instance.primary_node] if instance is not None else []
+
     @property
     def HPATH(self) -> str | None:
         return None if self.op.check_only else super().HPATH
@@ -257,24 +272,33 @@ class LUInstanceReinstall(InstanceLU[opcodes.OpInstanceReinstall]):
         self._os_params = AllOsParams(self.snapshot, self._planned, secret=op.osparams_secret)
         if os_name:
             CheckOs(self, [instance.primary_node], os_name, self._os_params, op.force_variant, required=not self._image)
+        self._needs_helper = not self._image and untrusted.NeedsHelper(self, self._planned, len(disks))
 
     def Exec(self, feedback: Feedback) -> None:
         if self.op.check_only:
             return
+        if not (self._needs_helper and IsShared(self.snapshot, self.instance.primary_node)):
+            ReleaseLocks(self, locking.LEVEL_NODE_RES)
         if self._planned.os != self.instance.os:
             feedback(f"Changing OS to '{self._planned.os}'...")
         instance = self.cfg.Update(self._planned, self.ec_id)
         StartDisks(self, instance, force=False)
+        helper = None
         try:
             current = self.snapshot.instances[instance.uuid]
             if self._image:
                 feedback(f"Filling the first disk from {self._image}...")
                 image.Fill(self, current, self.snapshot.InstanceDisks(current)[0], self._image)
                 return
+            debug = Filled(self.op.debug_level)
+            if self._needs_helper:
+                extra = {"INSTANCE_REINSTALL": "1", "DEBUG_LEVEL": str(debug)}
+                helper = untrusted.Installing(self, current, feedback, self._os_params, extra)
+                helper.Run(untrusted.START_SECONDS, untrusted.END_SECONDS)
+                return
             feedback("Running the instance OS create scripts...")
-            result = self.rpc.call_instance_os_add(
-                instance.primary_node, (current, self._os_params), True, Filled(self.op.debug_level)
-            )
+            result = self.rpc.call_instance_os_add(instance.primary_node, (current, self._os_params), True, debug)
             result.Raise(f"Could not install OS for instance {instance.name} on node {result.node_name}")
         finally:
-            ShutdownDisks(self, instance)
+            if helper is None or not helper.may_run:
+                ShutdownDisks(self, instance)

@@ -521,6 +521,8 @@ $ gnt-cluster modify --add-uids=5-1
 = 1
 $ gnt-cluster modify --reserved-lvs= --compression-tools=
 > OP_CLUSTER_SET_PARAMS {"compression_tools":["gzip","gzip-fast","gzip-slow"],"reserved_lvs":[]}
+$ gnt-cluster modify --install-image=/srv/images/install.img
+> OP_CLUSTER_SET_PARAMS {"install_image":"/srv/images/install.img"}
 $ gnt-cluster modify --zeroing-image=/srv/images/zeroing.img --compression-tools=gzip,lzop
 > OP_CLUSTER_SET_PARAMS {"compression_tools":["gzip","lzop"],"zeroing_image":"/srv/images/zeroing.img"}
 $ gnt-cluster modify --reserved-lvs=root\\,x,swap

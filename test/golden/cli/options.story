@@ -817,10 +817,10 @@ $ gnt-instance deactivate-disks --submit --print-jobid --priority=high --dry-run
 1026
 ! JobID: 1026
 > OP_INSTANCE_DEACTIVATE_DISKS {"dry_run":true,"force":true,"instance_name":"web","priority":-10}
-$ gnt-instance add --print-jobid --submit --priority=high -t file --disk=0:size=1g -o debian+minimal --force-variant --no-install -O a=1 --os-parameters-private=b=2 --os-parameters-secret=c=3 --file-storage-dir=sub --file-driver=loop --ip-check --name-check --no-conflicts-check --no-wait-for-sync --ignore-ipolicy -g default new
+$ gnt-instance add --print-jobid --submit --priority=high -t file --disk=0:size=1g -o debian+minimal --force-variant --no-install -O a=1 --os-parameters-private=b=2 --os-parameters-secret=c=3 --file-storage-dir=sub --file-driver=loop --ip-check --name-check --no-conflicts-check --no-wait-for-sync --ignore-ipolicy -g default --helper-startup-timeout=60 --helper-shutdown-timeout=900 new
 1027
 ! JobID: 1027
-> OP_INSTANCE_CREATE {"conflicts_check":false,"disk_template":"file","disks":[{"size":1024}],"file_driver":"loop","file_storage_dir":"sub","force_variant":true,"group_name":"default","ignore_ipolicy":true,"instance_name":"new","ip_check":true,"mode":"create","name_check":true,"nics":[{}],"no_install":true,"os_type":"debian+minimal","osparams":{"a":"1"},"osparams_private":{"b":"2"},"osparams_secret":{"c":"3"},"priority":-10,"start":false,"wait_for_sync":false}
+> OP_INSTANCE_CREATE {"conflicts_check":false,"disk_template":"file","disks":[{"size":1024}],"file_driver":"loop","file_storage_dir":"sub","force_variant":true,"group_name":"default","helper_shutdown_timeout":900,"helper_startup_timeout":60,"ignore_ipolicy":true,"instance_name":"new","ip_check":true,"mode":"create","name_check":true,"nics":[{}],"no_install":true,"os_type":"debian+minimal","osparams":{"a":"1"},"osparams_private":{"b":"2"},"osparams_secret":{"c":"3"},"priority":-10,"start":false,"wait_for_sync":false}
 $ gnt-instance add-tags --submit --print-jobid --priority=high --from=tags web
 1028
 ! JobID: 1028

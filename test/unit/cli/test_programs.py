@@ -75,7 +75,7 @@ _INIT = [
     ["--ipolicy-std-specs=cpu-count=2"], ["-B", "maxmem=256"], ["-H", "kvm:acpi=false"], ["-N", "link=br7"],
     ["--node-parameters=spindle_count=4"], ["-D", "drbd:metavg=meta"], ["--hypervisor-state=kvm:cpu_total=8"],
     ["--disk-state=lvm/xenvg:disk_total=1024"], ["-s", "198.51.100.1"], ["--no-etc-hosts"], ["--no-ssh-init"],
-    ["--zeroing-image=/srv/zeroing.img"], ["--compression-tools=gzip"], ["--primary-ip-version=6"], ["--gluster-storage-dir=/srv/gluster"], ["--ssh-key-bits=3072"], ["--ssh-key-type=ecdsa"],
+    ["--install-image=/srv/install.img"], ["--zeroing-image=/srv/zeroing.img"], ["--compression-tools=gzip"], ["--primary-ip-version=6"], ["--gluster-storage-dir=/srv/gluster"], ["--ssh-key-bits=3072"], ["--ssh-key-type=ecdsa"],
 ]  # fmt: skip
 
 

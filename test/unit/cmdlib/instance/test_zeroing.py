@@ -238,7 +238,7 @@ def test_an_image_at_a_url_needs_a_known_size(three: Master, server: Server) -> 
 def test_memory_for_the_helper_of_an_instance_that_is_down(three: Master) -> None:
     scene = Zeroing(three, up=False)
     three[0].SetMemory(1100)
-    _Refused(scene, "Not enough memory on node node1.* for zeroing disks of instance web")
+    _Refused(scene, "Not enough memory on node node1.* for the helper on instance web")
 
 
 def test_an_instance_with_as_many_disks_as_there_can_be(three: Master) -> None:
