@@ -101,3 +101,30 @@ def test_what_the_helper_says(system: System, extra: objects.Disk, written: byte
 def test_a_package_that_nobody_has_touched_is_no_report(system: System, extra: objects.Disk) -> None:
     _Write(system, extra)
     assert not package.Report(extra.ToDict(runtime=True)).startswith("ganeti-install")
+
+
+def test_it_may_fill_the_disk(system: System, extra: objects.Disk) -> None:
+    (system.path / "big").write_bytes(b"x" * MIB)
+    assert package.Size(system.Data(), ENV) == 2 * MIB and "os/big" in _Read(_Write(system, extra))[0]
+
+
+@pytest.mark.parametrize("sizes", [(257,), (129, 129)])
+def test_a_definition_that_is_too_large_for_memory(system: System, sizes: tuple[int, ...]) -> None:
+    for number, mib in enumerate(sizes):
+        (system.path / f"big{number}").touch()
+        os.truncate(system.path / f"big{number}", mib * MIB)
+    with pytest.raises(errors.RpcCallError, match=r"^OS tiny: .*"):
+        package.Size(system.Data(), ENV)
+
+
+def test_a_disk_that_does_not_work(
+    system: System, extra: objects.Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "dd").write_text("#!/bin/sh\necho 'Input/output error' >&2\nexit 1\n")
+    (tmp_path / "bin" / "dd").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    with pytest.raises(errors.RpcCallError, match=r"the package of tiny\+two cannot be written: .*Input/output error"):
+        _Write(system, extra)
+    with pytest.raises(errors.RpcCallError, match=r"cannot be read: .*Input/output error"):
+        package.Report(extra.ToDict(runtime=True))

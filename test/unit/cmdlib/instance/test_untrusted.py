@@ -255,6 +255,13 @@ def test_without_an_image_it_is_refused_before_anything_is_made(three: Master) -
     assert hint == "'gnt-cluster modify --install-image=FILE-OR-URL' sets one"
 
 
+def test_a_node_that_does_not_say_whether_it_trusts(three: Master) -> None:
+    scene = Installing(three)
+    three[0].faults["os_diagnose"] = "busy"
+    _Refused(scene, "Could not look at the operating systems of node node1.*busy")
+    assert scene.node.installed == []
+
+
 def test_room_for_the_helper(three: Master) -> None:
     scene = Installing(three)
     _Refused(scene, "it has 15 disks; 1 to 14 are supported, as the helper adds 2", *[{"size": 4}] * 15)
@@ -351,17 +358,17 @@ def test_a_job_that_is_ended_ends_its_helper(three: Master) -> None:
     assert len(scene.given) == 1
 
 
-def test_what_cannot_be_packed_or_written(three: Master) -> None:
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("os_package_size", r"Could not pack OS guest\+default on node node1.*I/O error"),
+        ("os_package_write", r"Could not write OS guest\+default to the helper's disk on node node1.*I/O error"),
+    ],
+)
+def test_what_cannot_be_packed_or_written(three: Master, call: str, said: str) -> None:
     scene = Installing(three)
-    look = three[0].before
-
-    def fail(name: str, args: Any) -> None:
-        look(name, args)
-        if name == "os_package_write":
-            raise errors.RpcCallError("I/O error")
-
-    three[0].before = fail
-    _Fails(scene, r"Could not write OS guest\+default to the helper's disk on node node1.*I/O error")
+    three[0].faults[call] = "I/O error"
+    _Fails(scene, said)
     assert scene.given == []
 
 
