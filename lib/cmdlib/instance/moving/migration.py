@@ -107,11 +107,15 @@ class TLMigrateInstance(Settler):
         """Check that the target has all the data as far as the configuration knows."""
         instance, target = self._instance, self._Name(self.target_uuid)
         if not self.failover:
-            settle = (
-                f"once 'gnt-instance info {instance.name}' shows both sides complete, wait some seconds and try again"
-            )
+            # When its node has started again, nobody but the watcher connects a side.
+            activate = f"'gnt-instance activate-disks --wait-for-sync {instance.name}'"
+            settle = {
+                self.source_uuid: f"if the disk works again, use {activate}, otherwise 'gnt-instance replace-disks --auto"
+                f" {instance.name}'; then wait some seconds and try again",
+                self.target_uuid: f"use {activate}, then wait some seconds and try again",
+            }
             for node in self._pair:
-                mirrors.CheckCounts(self.snapshot, instance, node, "cannot be migrated", settle)
+                mirrors.CheckCounts(self.snapshot, instance, node, "cannot be migrated", settle[node])
             return
         behind = mirrors.BehindOn(self._disks, self.target_uuid)
         if behind and self._ignore_consistency:

@@ -222,8 +222,9 @@ def test_nobody_moves_to_a_copy_that_is_behind_unless_the_loss_is_accepted(maste
     with pytest.raises(errors.OpPrereqError, match=match) as caught:
         master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert f"gnt-instance failover --ignore-consistency {WEB}" in str(caught.value.hint)
-    with pytest.raises(errors.OpPrereqError, match="cannot be migrated: the copy of disk/0"):
+    with pytest.raises(errors.OpPrereqError, match="cannot be migrated: the copy of disk/0") as caught:
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
+    assert str(caught.value.hint).startswith(f"use 'gnt-instance activate-disks --wait-for-sync {WEB}', then wait")
     master.Run(opcodes.OpInstanceFailover(instance_name=WEB, ignore_consistency=True))
     assert master.Instance(WEB).primary_node == master.nodes[1]
     assert _Behind(master) == master.nodes[0], "the record was turned round"

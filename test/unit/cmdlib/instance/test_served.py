@@ -117,8 +117,9 @@ def test_a_failed_disk_of_the_primary_is_replaced(three: Master) -> None:
         values = {"remote_node": "node3"} if mode == "replace_new_secondary" else {}
         with pytest.raises(errors.OpPrereqError, match="cannot have these disks replaced"):
             served.master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode=mode, **values))
-    with pytest.raises(errors.OpPrereqError, match="cannot be migrated"):
+    with pytest.raises(errors.OpPrereqError, match="cannot be migrated") as caught:
         served.master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, mode="live"))
+    assert f"otherwise 'gnt-instance replace-disks --auto {WEB}'" in str(caught.value.hint)
     with pytest.raises(errors.OpPrereqError, match="cannot give up the newer copies"):
         served.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, behind="node2"))
     served.master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_auto"))
