@@ -41,7 +41,9 @@ _INSTANCE: dict[str, Callable[[str], str]] = {
         f" or 'gnt-cluster repair-disk-sizes {name}' records the sizes that its disks have"
     ),
     "OP_INSTANCE_REINSTALL": lambda name: (
-        f"its operating system may be incomplete: repeat 'gnt-instance reinstall {name}'"
+        f"its operating system may be incomplete: repeat 'gnt-instance reinstall {name}'; if it is said to run, that is the helper of"
+        f" an untrusted system, which 'gnt-instance shutdown --timeout 0 {name}' ends; of its two disks, which 'gnt-cluster verify'"
+        " names, one may hold secret parameters: overwrite them before they are removed"
     ),
     **dict.fromkeys(
         (

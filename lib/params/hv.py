@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import constants, errors, pathutils
@@ -71,8 +72,8 @@ class HVTraits(NamedTuple):
     """What the master has to know of a hypervisor.
 
     ``files``: (path, optional) that vm_capable nodes need.  ``boot_disk``: parameters with which a guest boots from its first
-    disk whatever else it has; None where no guest boots from a disk.  ``disk_prefix``: how Linux calls paravirtual disks there,
-    without a letter.
+    disk, and has no other drives, unless it has a kernel of its node; None where no guest boots from a disk.  ``own_system``:
+    besides, those with which it has no such kernel, and Linux calls its disks ``disk_prefix`` and a letter each.
     """
 
     needs_port: bool
@@ -81,6 +82,7 @@ class HVTraits(NamedTuple):
     ordered_versions: bool = False  # a running guest can move to the same or a newer version only
     files: tuple[tuple[str, bool], ...] = ()
     boot_disk: Mapping[str, Any] | None = None
+    own_system: Mapping[str, Any] = MappingProxyType({})
     disk_prefix: str = "/dev/vd"
 
 
@@ -95,7 +97,13 @@ TRAITS: dict[str, HVTraits] = {
         multi_cpu_mask=True,
         ordered_versions=True,
         files=((pathutils.KVM_VIF_BRIDGE, True),),
-        boot_disk={"boot_order": hv_kvm.BOOT_DISK},
+        boot_disk={
+            "boot_order": hv_kvm.BOOT_DISK,
+            "cdrom_image_path": "",
+            "cdrom2_image_path": "",
+            "floppy_image_path": "",
+        },
+        own_system={"kernel_path": "", "disk_type": "paravirtual"},
     ),
     constants.HT_XEN_PVM: HVTraits(
         needs_port=False,
@@ -110,7 +118,8 @@ TRAITS: dict[str, HVTraits] = {
         can_migrate=True,
         multi_cpu_mask=True,
         files=(*_XEN_FILES, (pathutils.VNC_PASSWORD_FILE, True)),
-        boot_disk={"boot_order": "c"},
+        boot_disk={"boot_order": "c", "cdrom_image_path": ""},
+        own_system={"disk_type": "paravirtual"},
         disk_prefix="/dev/xvd",
     ),
     constants.HT_LXC: HVTraits(needs_port=False, can_migrate=False, multi_cpu_mask=False),

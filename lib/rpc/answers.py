@@ -232,7 +232,7 @@ ANSWERS: dict[str, ht.Type] = {
     "node_long_calls": ht.TListOf(ht.TItems(ht.TString, _Number, ht.TBool, ht.TString)),
     "os_extra_info": _OsFacts,
     "os_package_report": ht.TString,
-    "os_package_size": _Number,
+    "os_package_size": ht.TPositiveInt,
     "os_package_write": ht.TAny,
     "os_validate": ht.TBool,
     # keys and certificates

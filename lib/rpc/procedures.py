@@ -470,9 +470,8 @@ _ADDED = (
     _Reads(
         "os_package_size",
         "S s D",
-        "Returns the bytes of the package with which a helper VM installs the system.",
-        instance_osp="INST+osp",
-        override_env="{str: str}",
+        "Returns how large a disk must be for the package with which a helper VM installs the system.",
+        name="name",
     ),
     _Changes(
         "os_package_write",

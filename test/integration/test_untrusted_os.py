@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from integration.test_backup import Create, DiskPaths, Fail, Run
+from lab.files import MakeBootable
 from support import lab
 from support.programs import Load
 from support.realcluster import RealCluster
@@ -19,7 +20,6 @@ from support.realcluster import RealCluster
 pytestmark = pytest.mark.lab
 
 GUEST = "web.example.com"
-_IMAGE = b"the helper's own disk\n"
 # Run by the kernel in place of the image's system.
 _INIT = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /tmp /sbin /usr/bin /usr/sbin
@@ -33,7 +33,9 @@ done
 exec /install-helper > /dev/ttyS0 2>&1
 """
 _CREATE = """#!/bin/sh
-echo "$OS_SCRIPT of $INSTANCE_NAME finds $(head -n 1 /dev/vda)"
+echo "$OS_SCRIPT of $INSTANCE_NAME in $(pwd)"
+# What it leaves running is not waited for.
+sleep 3000 &
 [ -e variants.list ] || exit 9
 [ -z "${HOME+x}" ] || exit 8
 for disk in "$DISK_0_PATH" "$DISK_1_PATH"; do
@@ -50,15 +52,15 @@ class InstallingCluster(RealCluster):
         self.public = tempfile.mkdtemp(prefix="gnt-", dir="/tmp")
         os.chmod(self.public, 0o755)
         self.image = Path(self.public, "helper.img")
-        self.image.write_bytes(_IMAGE.ljust(1 << 20, b"\0"))
-        self.initrd = Path(self.public, "initrd.gz")
+        initrd = Path(self.public, "initrd.gz")
+        self._MakeInitrd(initrd)
+        MakeBootable(self.image, lab.GuestFiles() / "vmlinuz", initrd, "quiet no_timer_check rdinit=/helper-init")
         super().__init__(1)
-        self._MakeInitrd()
         self._PutDefinition(Path(self.MakeOs("guest")))
         self.StartNodeDaemons()
         self[0].StartMaster()
 
-    def _MakeInitrd(self) -> None:
+    def _MakeInitrd(self, path: Path) -> None:
         """Add our own files to the ramdisk of the definition "mini": of one name, the last one counts."""
         maker = Load(lab.TREE / "os" / "mini" / "make-files")
         helper = (lab.TREE / "build" / "examples" / "install-helper").read_bytes()
@@ -66,7 +68,7 @@ class InstallingCluster(RealCluster):
             maker.Entry("helper-init", maker.FILE_MODE | 0o755, _INIT.encode()),
             maker.Entry("install-helper", maker.FILE_MODE | 0o755, helper),
         ]
-        self.initrd.write_bytes((lab.GuestFiles() / "initrd.gz").read_bytes() + gzip.compress(maker.Cpio(own)))
+        path.write_bytes((lab.GuestFiles() / "initrd.gz").read_bytes() + gzip.compress(maker.Cpio(own)))
 
     def _PutDefinition(self, folder: Path) -> None:
         texts = {"ganeti_api_version": "20\n", "variants.list": "default\n", "parameters.list": "words what to write\n"}
@@ -79,7 +81,8 @@ class InstallingCluster(RealCluster):
 
     def _WriteFiles(self) -> None:
         cluster = self.config.cluster
-        kvm = lab.TcgParams(initrd_path=str(self.initrd), kernel_args="quiet no_timer_check rdinit=/helper-init")
+        # The guests' own kernel, which the helper must not boot, and a CD, which it must not have.
+        kvm = lab.TcgParams(cdrom_image_path=str(self.image), boot_order="disk")
         self.config = self.config.WithObject(
             cluster.Replace(
                 enabled_hypervisors=["kvm"],
@@ -116,8 +119,7 @@ def _Begins(cluster: RealCluster) -> list[bytes]:
 def test_the_script_installs_what_its_environment_names(cluster: InstallingCluster) -> None:
     Run(cluster, **_Request(cluster, "at your service"))
     assert _Begins(cluster) == [b"I am /dev/vdb, at your service", b"I am /dev/vdc, at your service"]
-    assert cluster.image.read_bytes().startswith(_IMAGE)
     said = Fail(cluster, OP_ID="OP_INSTANCE_REINSTALL", instance_name=GUEST, osparams={"words": "wrong"})
     assert "Script create_untrusted of OS guest+default failed with exit code 3 in the helper" in said
-    assert f"create_untrusted of {GUEST} finds the helper's own disk\\nno such \\\\x1b[1mwords" in said, said
+    assert f"create_untrusted of {GUEST} in /tmp/install-helper/os\\nno such \\\\x1b[1mwords" in said, said
     assert _Begins(cluster) == [b"I am /dev/vdb, wrong", b"I am /dev/vdc, wrong"]

@@ -20,6 +20,9 @@ from support.programs import Load
 
 KERNEL_PACKAGE = "linux-image-amd64"
 # Unpacked for the nodes; nothing of it is installed on this machine.
+# Of a disk that boots: its sectors, and how many of them the boot loader has.
+_SECTOR, _GRUB_SECTORS = 512, 2048
+GRUB_PACKAGES = ("grub-common", "grub-pc-bin")
 PACKAGES = ("drbd-utils", "openssh-server", "openssh-sftp-server", "libwrap0")
 
 COMPILED = {"PYTHONPYCACHEPREFIX": "/srv/compiled"}
@@ -83,6 +86,30 @@ def FetchPackages() -> Path:
     return directory / "tree"
 
 
+def MakeBootable(disk: Path, kernel: Path, initrd: Path, arguments: str) -> None:
+    """Make a disk from which a BIOS boots this kernel: Debian's boot loader, then both files, as blocks without a file system."""
+    mark = repr(GRUB_PACKAGES).encode()
+    folder = CACHE / f"grub-{hashlib.sha256(mark).hexdigest()[:12]}"
+    _Once(folder, [mark], lambda maker, work: _Unpack(maker, work, folder / "tree", GRUB_PACKAGES))
+    data, blocks, at = b"", [], _GRUB_SECTORS
+    for path in (kernel, initrd):
+        content = path.read_bytes()
+        content += bytes(-len(content) % _SECTOR)
+        blocks.append(f"(hd0){at}+{len(content) // _SECTOR}")
+        at += len(content) // _SECTOR
+        data += content
+    script, core = disk.with_suffix(".cfg"), disk.with_suffix(".core")
+    script.write_text(f"linux {blocks[0]} {arguments}\ninitrd {blocks[1]}\nboot\n", encoding="ascii")
+    modules = folder / "tree/usr/lib/grub/i386-pc"
+    argv = [folder / "tree/usr/bin/grub-mkimage", "-O", "i386-pc", "-d", modules, "-c", script, "-p", "/", "-o", core]
+    subprocess.run([*argv, "biosdisk", "linux", "boot"], check=True, timeout=60)
+    loader = (modules / "boot.img").read_bytes() + core.read_bytes()
+    assert len(loader) <= _GRUB_SECTORS * _SECTOR
+    disk.write_bytes(loader.ljust(_GRUB_SECTORS * _SECTOR, b"\0") + data)
+    script.unlink()
+    core.unlink()
+
+
 def _Once(directory: Path, parts: Sequence[bytes], make: Callable[[Any, Path], None]) -> None:
     """Make something in a directory unless it was made of the same parts before."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -137,11 +164,11 @@ def _Make(maker: Any, work: Path, files: NodeFiles, init: bytes) -> None:
     maker.Write(files.initrd, maker.Initrd(busybox, init, modules))
 
 
-def _Unpack(maker: Any, work: Path, tree: Path) -> None:
+def _Unpack(maker: Any, work: Path, tree: Path, packages: Sequence[str] = PACKAGES) -> None:
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(tree)
     tree.mkdir()
-    for name in PACKAGES:
+    for name in packages:
         maker.Unpack(name, work / name, _Report)
         for folder in (work / name / "tree").iterdir():
             # /bin, /lib and /sbin are links on the machine; a directory of that name would hide what they lead to.

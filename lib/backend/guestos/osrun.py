@@ -34,8 +34,8 @@ def _CheckTrusted(found: OsDefinition) -> None:
     """Raise OsError for a system whose script must not run here (doc/design-install.rst)."""
     if not found.trusted:
         raise osdef.OsError(
-            f"OS {found.name} has a script '{osdef.CREATE_UNTRUSTED}', so it is installed in a helper VM and never on a node; "
-            "this call, which would run it here, is a mistake of its caller"
+            f"OS {found.name} has a script '{osdef.CREATE_UNTRUSTED}' now, so it is installed in a helper VM and never on a node; "
+            "repeat the command"
         )
 
 

@@ -21,6 +21,8 @@ Dict = dict[str, Any]
 
 # Bytes of a definition, which is packed in memory; characters of a report.
 _LIMIT = 256 * 1024 * 1024
+# Room for the variables: Linux passes no more than 128 KiB in one, and few have as much.
+_ENVIRONMENT = base.BLOCK_BYTES
 _REPORT_LIMIT = 64 * 1024
 # Where a disk is on this node; a helper reaches nothing of it, and it may name secrets.
 _OF_NODE = re.compile(r"DISK_\d+_URI")
@@ -36,9 +38,12 @@ def Export(instance: Dict, override_env: Mapping[str, str]) -> str:
     return path
 
 
-def Size(instance_osp: Dict, override_env: Dict) -> int:
-    """os_package_size: return the bytes that the package takes on a disk."""
-    return len(_ForDisk(instance_osp, override_env))
+def Size(name: str) -> int:
+    """os_package_size: return how many bytes a disk for the package of an operating system must have."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:") as archive:
+        _AddDefinition(archive, osdef.Load(name))
+    return len(_Padded(buffer.getvalue())) + _ENVIRONMENT
 
 
 def Write(instance_osp: Dict, override_env: Dict, bdev: Dict) -> None:
@@ -70,6 +75,10 @@ def _ForDisk(instance_osp: Dict, override_env: Mapping[str, str]) -> bytes:
     """Return the package as a tar archive that fills whole MiB, so that nothing of what was there before stays behind it."""
     guest = wire.Instance(instance_osp)
     data = _Packed(osdef.Load(guest.os), guest, override_env, "w:")
+    return _Padded(data)
+
+
+def _Padded(data: bytes) -> bytes:
     return data.ljust(-(-len(data) // base.BLOCK_BYTES) * base.BLOCK_BYTES, b"\0")
 
 
@@ -81,19 +90,23 @@ def _Packed(found: OsDefinition, guest: objects.Instance, override_env: Mapping[
     )
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode=mode) as archive:
-        try:
-            for path, name in _Files(found.path, "os"):
-                _AddFile(archive, name, runtime.ReadFile(path, limit=_LIMIT), stat.S_IMODE(runtime.Stat(path).st_mode))
-                if archive.offset > _LIMIT:
-                    raise osdef.OsError(
-                        f"OS {found.name}: {found.path} has more than {_LIMIT >> 20} MiB, too much for a package"
-                    )
-        except OSError as err:
-            raise osdef.OsError(
-                f"OS {found.name}: {err.filename or found.path} cannot be packed: {err.strerror or err}"
-            ) from err
+        _AddDefinition(archive, found)
         _AddFile(archive, "environment", lines.encode(), 0o600)
     return buffer.getvalue()
+
+
+def _AddDefinition(archive: tarfile.TarFile, found: OsDefinition) -> None:
+    try:
+        for path, name in _Files(found.path, "os"):
+            _AddFile(archive, name, runtime.ReadFile(path, limit=_LIMIT), stat.S_IMODE(runtime.Stat(path).st_mode))
+            if archive.offset > _LIMIT:
+                raise osdef.OsError(
+                    f"OS {found.name}: {found.path} has more than {_LIMIT >> 20} MiB, too much for a package"
+                )
+    except OSError as err:
+        raise osdef.OsError(
+            f"OS {found.name}: {err.filename or found.path} cannot be packed: {err.strerror or err}"
+        ) from err
 
 
 def _Files(directory: str, inside: str) -> Iterator[tuple[str, str]]:

@@ -122,6 +122,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     _planned_uuid: str
     # Exec; for what is said of a failure:
     installed = False
+    helper_may_run = False
 
     # --- the request by itself ----------------------------------------------------------------------------------------
 
@@ -736,10 +737,13 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             "give it more time with --helper-shutdown-timeout",
         )
         start, end = op.helper_startup_timeout, op.helper_shutdown_timeout
-        helper.Run(
-            untrusted.START_SECONDS if start is None else max(0.0, start),
-            untrusted.END_SECONDS if end is None else max(0.0, end),
-        )
+        try:
+            helper.Run(
+                untrusted.START_SECONDS if start is None else max(0.0, start),
+                untrusted.END_SECONDS if end is None else max(0.0, end),
+            )
+        finally:
+            self.helper_may_run = helper.may_run
 
     def _WarnOfPause(self, result: rpc.RpcResult, disks: list[objects.Disk]) -> None:
         if result.fail_msg:

@@ -19,6 +19,7 @@ from ganeti.cmdlib.disk.devices import (
     AssembleDisks,
     CreateDisks,
     ExclusiveStorage,
+    OpenDisks,
     RemovalByHand,
     RemoveEmptied,
     ShutdownDisks,
@@ -34,6 +35,8 @@ from ganeti.params import disk as disk_params
 # Seconds between two looks whether it has started, or has ended.
 _START_PAUSE, _END_PAUSE = 5.0, 20.0
 _REPORT_SECONDS = 60.0
+# How long its node may be silent.
+_SILENCE_SECONDS = 300.0
 _NAME = "helper"
 
 
@@ -41,7 +44,7 @@ class Helper:
     """One run of a helper on an instance; a class for each task.
 
     ``SETTING``, ``SET``: the cluster parameter with its image, the command that sets it, up to ``=``; ``DOING``, ``UNDONE``: what it does, and what is not so if it does not end;
-    ``OWN_DISKS``: how many it has besides those of the instance.
+    ``OWN_DISKS``: how many it has besides those of the instance.  ``BEFORE_REMOVAL``: what is said of those that must be overwritten.
     """
 
     SETTING: ClassVar[str]
@@ -49,6 +52,7 @@ class Helper:
     DOING: ClassVar[str]
     UNDONE: ClassVar[str]
     OWN_DISKS: ClassVar[int] = 1
+    BEFORE_REMOVAL: ClassVar[str] = ""
 
     def __init__(self, lu: LogicalUnit[Any], instance: objects.Instance, feedback: Feedback | None = None):
         self._lu = lu
@@ -56,7 +60,7 @@ class Helper:
         self._feedback = feedback or (lambda text: None)
         self._node = lu.snapshot.NodeName(instance.primary_node)
         self._image = str(getattr(lu.snapshot.cluster, self.SETTING))
-        # Set when the shutdown failed, so that the disks must not be touched.
+        # From its start until it has ended for sure: its disks must not be touched.
         self.may_run = False
 
     # --- for each task ------------------------------------------------------------------------------------------------
@@ -83,7 +87,7 @@ class Helper:
         lu, instance = self._lu, self._instance
         if not self._image:
             raise self._Refused(
-                "the cluster has no image of the helper that does it",
+                "the cluster has no image of the helper",
                 f"'{self.SET}=FILE-OR-URL' sets one",
             )
         most = constants.MAX_DISKS - self.OWN_DISKS
@@ -96,11 +100,15 @@ class Helper:
         template = disk_params.TEMPLATES[self._Template()]
         cluster = lu.snapshot.cluster
         unit = cluster.volume_group_name if template.volume else cluster.file_storage_dir
-        needed = self._Request().size + (besides or {}).get(str(unit), 0)
+        needed = self._Request().size + self._Besides() + (besides or {}).get(str(unit), 0)
         diskgen.CheckFreeSpace(lu, [instance.primary_node], {str(unit): needed}, template.storage_type)
         # What a running guest has is free when it has been stopped.
         if InstanceInfo(lu, instance).get("state") != constants.INST_RUNNING:
             CheckRoom(lu, *self._Memory(), but=instance.uuid)
+
+    def _Besides(self) -> int:
+        """Return the MiB of its other own disks; raise OpPrereqError if they cannot be made."""
+        return 0
 
     def _Template(self) -> str:
         """Return the template of its disks, which its node alone has: a volume if there can be one, or else a file."""
@@ -111,7 +119,7 @@ class Helper:
             if getattr(cluster, place, None):
                 return template.name
         raise self._Refused(
-            "the cluster has neither a volume group nor a directory for the disk of the helper that does it",
+            "the cluster has neither a volume group nor a directory for the disk of the helper",
             "'gnt-cluster modify --vg-name=VG' or 'gnt-cluster modify --file-storage-dir=DIRECTORY' sets one",
         )
 
@@ -187,29 +195,38 @@ class Helper:
     def _RunFrom(self, first: objects.Disk, last: Sequence[objects.Disk], start_seconds: float, seconds: float) -> None:
         """Start the instance with these disks more; wait until it has ended: it has when this raises, unless ``may_run``."""
         lu = self._lu
+        if self._Runs():
+            # Its start would succeed, and the end of the helper would be that of the other one.
+            raise errors.OpExecError(
+                f"A guest of the name {self._instance.name} runs on node {self._node}, where the helper was to be started",
+                hint=f"'gnt-cluster verify' and 'gnt-instance info {self._instance.name}' say more about it",
+            )
         active = self._instance.disks_active
         # While they are in use their mirrors are looked after.
         instance = lu.cfg.MarkInstanceDisksActive(self._instance.uuid)
         disks = (first, *lu.snapshot.InstanceDisks(instance), *last)
         extended = instance.Replace(disks=[one.uuid for one in disks], disks_info=disks)
         try:
-            self._Start(extended, disks, start_seconds)
+            self._Start(extended, disks, start_seconds, active)
             self._WaitForEnd(seconds)
         finally:
             self._End(extended, (first, *last))
             if not (active or self.may_run):
                 ShutdownDisks(lu, instance)
 
-    def _Start(self, extended: objects.Instance, disks: Sequence[objects.Disk], seconds: float) -> None:
+    def _Start(self, extended: objects.Instance, disks: Sequence[objects.Disk], seconds: float, active: bool) -> None:
         lu, name = self._lu, extended.name
         free = MakeRoom(lu, *self._Memory(), self._feedback, but=extended.uuid)
-        assembled = AssembleDisks(lu, extended, disks)
-        if not assembled.all_well:
-            raise errors.OpExecError(f"The disks of instance {name} could not be set up for the helper")
+        if active:
+            opened = OpenDisks(lu, extended, disks)
+        else:
+            assembled = AssembleDisks(lu, extended, disks)
+            if not assembled.all_well:
+                raise errors.OpExecError(f"The disks of instance {name} could not be set up for the helper")
+            opened = assembled.instance
         self._feedback(f"* starting the helper on instance {name}")
-        result = lu.rpc.call_instance_start(
-            extended.primary_node, (assembled.instance, self._Boot(), None), False, lu.op.reason
-        )
+        self.may_run = True
+        result = lu.rpc.call_instance_start(extended.primary_node, (opened, self._Boot(), None), False, lu.op.reason)
         result.Raise(f"Could not start the helper on instance {name} on node {self._node}")
         deadline = runtime.Monotonic() + seconds
         while not self._Runs():
@@ -234,14 +251,20 @@ class Helper:
     def _WaitForEnd(self, seconds: float) -> None:
         name = self._instance.name
         self._feedback(f"* the helper is {self.DOING}, for {seconds:.0f} seconds at most")
-        begun = reported = runtime.Monotonic()
-        while self._Runs() is not False:
+        begun = reported = heard = runtime.Monotonic()
+        while (runs := self._Runs()) is not False:
             now = runtime.Monotonic()
+            heard = now if runs else heard
+            if now - heard >= _SILENCE_SECONDS:
+                raise errors.OpExecError(
+                    f"Node {self._node} has not said for {now - heard:.0f} seconds whether the helper on instance {name} has ended;"
+                    f" {self.UNDONE}"
+                )
             left = begun + seconds - now
             if left <= 0:
                 watching = f"while it runs, 'gnt-instance console {name}' shows what it does"
                 raise errors.OpExecError(
-                    f"The helper on instance {name} has not ended within {seconds:.0f} seconds and is stopped; {self.UNDONE}",
+                    f"The helper on instance {name} has not ended within {seconds:.0f} seconds; {self.UNDONE}",
                     hint="; ".join(filter(None, (self._MoreTime(), watching))),
                 )
             if now - reported >= _REPORT_SECONDS:
@@ -253,11 +276,12 @@ class Helper:
     def _End(self, extended: objects.Instance, own: Sequence[objects.Disk]) -> None:
         """End the helper if it runs; remove what the node keeps of it."""
         result = self._lu.rpc.call_instance_shutdown(extended.primary_node, extended, 0, self._lu.op.reason)
+        # Whatever else goes wrong here, it may still run.
+        self.may_run = bool(result.fail_msg)
         if result.fail_msg:
-            self.may_run = True
             by_hand = ", ".join(RemovalByHand(disk, extended.primary_node) for disk in own)
             self._lu.LogWarning(
                 f"The helper on instance {extended.name} could not be ended on node {self._node}, and may still write to its disks:"
                 f" {result.fail_msg}",
-                hint=f"'gnt-instance shutdown --timeout 0 {extended.name}' ends it; after that, {by_hand}",
+                hint=f"'gnt-instance shutdown --timeout 0 {extended.name}' ends it; after that, {self.BEFORE_REMOVAL}{by_hand}",
             )

@@ -50,6 +50,12 @@ def _WarnOf(lu: LUInstanceCreate, instance: objects.Instance) -> None:
             hint=f"when the cause is repaired, 'gnt-instance startup {name}' starts it, as the watcher will try, too;"
             f" 'gnt-instance shutdown {name}' keeps it stopped, {remove} removes it",
         )
+    elif lu.helper_may_run:
+        lu.LogWarning(
+            f"Instance {name} stays in the configuration without a complete operating system, and the helper may run in its place",
+            hint=f"when 'gnt-instance shutdown --timeout 0 {name}' has ended it, 'gnt-instance reinstall {name}' installs again and"
+            f" 'gnt-instance startup {name}' starts the instance; {remove} removes it",
+        )
     elif lu.installed:
         lu.LogWarning(
             f"Instance {name} stays in the configuration, complete and stopped",

@@ -21,6 +21,7 @@ SCRIPT = "create_untrusted"
 # Seconds that it has to start, and to do its work.
 START_SECONDS, END_SECONDS = 300.0, 7200.0
 _FIRST_LETTER = ord("a") + 1
+_REPORT_LIMIT = 64 * 1024
 _REPORT = re.compile(r"ganeti-install: exit (\d{1,3})\n(.*)", re.DOTALL)
 
 
@@ -34,6 +35,7 @@ class Installing(Helper):
     DOING = "installing the operating system"
     UNDONE = "the operating system is not complete"
     OWN_DISKS = 2
+    BEFORE_REMOVAL = "as the last of its disks may hold secret parameters, overwrite that first, then "
 
     def __init__(
         self,
@@ -52,8 +54,8 @@ class Installing(Helper):
     def _Refused(self, why: str, hint: str | None = None, ecode: str = errors.ECODE_STATE) -> errors.OpPrereqError:
         instance = self._instance
         return errors.OpPrereqError(
-            f"OS {instance.os} has a script '{SCRIPT}', which must not run on a node, and cannot be installed on instance"
-            f" {instance.name} otherwise: {why}",
+            f"OS {instance.os} must be installed in a helper VM, as it has a script '{SCRIPT}', which is not possible for instance"
+            f" {instance.name}: {why}",
             ecode,
             hint=hint,
         )
@@ -62,16 +64,26 @@ class Installing(Helper):
         return self._more_time
 
     def _Boot(self) -> dict[str, Any]:
-        """Return its own parameters, and what makes the names of disks true that the script is given."""
-        named = {"disk_type": "paravirtual"} if "disk_type" in hv.Table(self._instance.hypervisor) else {}
-        return {**super()._Boot(), **named}
+        """Return its own parameters: it boots the image and nothing of the node, and the names of disks that the script gets are true."""
+        return {**super()._Boot(), **hv.TRAITS[self._instance.hypervisor].own_system}
+
+    def _Besides(self) -> int:
+        return self._Sized(self._PackageSize(prereq=True)).size
+
+    def _PackageSize(self, prereq: bool = False) -> int:
+        result = self._lu.rpc.call_os_package_size(self._instance.primary_node, self._instance.os)
+        result.Raise(f"Could not pack OS {self._instance.os} on node {self._node}", prereq=prereq)
+        return int(result.payload)
 
     def _Work(self, first: objects.Disk, start_seconds: float, seconds: float) -> None:
         lu, node = self._lu, self._instance.primary_node
         source, env = (self._instance, self._os_params), self._Environment()
-        size = lu.rpc.call_os_package_size(node, source, env)
-        size.Raise(f"Could not pack OS {self._instance.os} on node {self._node}")
-        with self._OwnDisk(self._Sized(size.payload)) as package:
+        lost = sorted(name for name, value in self._os_params.items() if "\n" in value)
+        if lost:
+            lu.LogWarning(
+                f"Parameters whose values have more than one line do not reach script {SCRIPT}: {', '.join(lost)}"
+            )
+        with self._OwnDisk(self._Sized(self._PackageSize())) as package:
             try:
                 written = lu.rpc.call_os_package_write(node, source, env, (package, self._instance))
                 written.Raise(f"Could not write OS {self._instance.os} to the helper's disk on node {self._node}")
@@ -95,7 +107,7 @@ class Installing(Helper):
         instance, where = self._instance, f"in the helper on instance {self._instance.name}"
         result = self._lu.rpc.call_os_package_report(instance.primary_node, (package, instance))
         result.Raise(f"Could not read on node {self._node} how script {SCRIPT} of OS {instance.os} went {where}")
-        found = _REPORT.fullmatch(result.payload)
+        found = _REPORT.fullmatch(result.payload[:_REPORT_LIMIT])
         if found is None:
             raise errors.OpExecError(
                 f"The helper on instance {instance.name} has powered off without a report of script {SCRIPT}; OS {instance.os}"
@@ -107,7 +119,7 @@ class Installing(Helper):
         if int(status):
             raise errors.OpExecError(
                 f"Script {SCRIPT} of OS {instance.os} failed with exit code {status} {where}, last lines:\n"
-                + LastLines(Printable(output, keep="\n"))
+                + Printable(LastLines(output), keep="\n")
             )
 
     def _Overwrite(self, package: objects.Disk) -> None:
@@ -115,8 +127,8 @@ class Installing(Helper):
         instance = self._instance
         result = self._lu.rpc.call_blockdev_wipe(instance.primary_node, (package, instance), 0, package.size)
         result.Warn(
-            f"The helper's disk on node {self._node} is removed, but its content, which may have secret parameters of OS"
-            f" {instance.os}, could not be overwritten",
+            f"The last disk of the helper on node {self._node}, which may hold secret parameters of OS {instance.os}, could not be"
+            " overwritten before its removal",
             self._lu.LogWarning,
         )
 

@@ -271,7 +271,7 @@ def test_an_untrusted_script_never_runs_on_a_node(system: System, trusted: bool)
     if not trusted:
         (system.path / "create").unlink()
     with pytest.raises(
-        errors.RpcCallError, match="'create_untrusted', so it is installed in a helper VM and never on a node"
+        errors.RpcCallError, match="'create_untrusted' now, so it is installed in a helper VM and never on a node"
     ):
         osrun.Add(system.Data(), False, 0)
     assert not (system.base / "ran").exists()

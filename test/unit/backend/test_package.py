@@ -62,16 +62,16 @@ def test_it_holds_definition_and_environment(system: System, extra: objects.Disk
 
 
 def test_what_was_in_its_way_on_the_disk_is_gone(system: System, extra: objects.Disk) -> None:
-    size = package.Size(system.Data(), ENV)
+    size = package.Size("tiny+two")
     data = _Write(system, extra)
-    assert size == MIB and len(data) == 2 * MIB
+    assert size == 2 * MIB and len(data) == 2 * MIB
     assert b"\x55" * 512 not in data[:MIB] and data[MIB:] == b"\x55" * MIB
     assert not [name for name in os.listdir(system.base) if name.endswith(".tgz")]
 
 
 def test_its_size_is_that_of_the_definition(system: System, extra: objects.Disk) -> None:
     (system.path / "big").write_bytes(b"x" * (2 * MIB))
-    assert package.Size(system.Data(), ENV) == 3 * MIB
+    assert package.Size("tiny+two") == 4 * MIB
     with pytest.raises(errors.RpcCallError, match=rf"the package of tiny\+two has {3 * MIB} bytes, which is too much"):
         _Write(system, extra)
 
@@ -105,7 +105,7 @@ def test_a_package_that_nobody_has_touched_is_no_report(system: System, extra: o
 
 def test_it_may_fill_the_disk(system: System, extra: objects.Disk) -> None:
     (system.path / "big").write_bytes(b"x" * MIB)
-    assert package.Size(system.Data(), ENV) == 2 * MIB and "os/big" in _Read(_Write(system, extra))[0]
+    assert package.Size("tiny+two") == 3 * MIB and "os/big" in _Read(_Write(system, extra))[0]
 
 
 @pytest.mark.parametrize("sizes", [(257,), (129, 129)])
@@ -114,7 +114,7 @@ def test_a_definition_that_is_too_large_for_memory(system: System, sizes: tuple[
         (system.path / f"big{number}").touch()
         os.truncate(system.path / f"big{number}", mib * MIB)
     with pytest.raises(errors.RpcCallError, match=r"^OS tiny: .*"):
-        package.Size(system.Data(), ENV)
+        package.Size("tiny+two")
 
 
 def test_a_disk_that_does_not_work(

@@ -124,7 +124,7 @@ def test_the_script_runs_in_a_machine_and_never_on_the_node(three: Master, templ
     [given], [package] = scene.given, scene.packages
     first, *own, last = given["disks_info"]
     assert [disk["uuid"] for disk in own] == list(scene.web.disks)
-    assert (first["dev_type"], first["size"], last["dev_type"], last["size"]) == ("plain", 10, "plain", 1)
+    assert (first["dev_type"], first["size"], last["dev_type"], last["size"]) == ("plain", 10, "plain", 2)
     assert (IMAGE, _Path(first)) in scene.node.copied
     assert {"os/create_untrusted", "os/parameters.list", "environment"} <= set(package)
     env = _Environment(package)
@@ -146,6 +146,7 @@ def test_steps_in_their_order(three: Master) -> None:
 
 
 _STEPS = (
+    "os_package_size",
     "blockdev_image",
     "os_package_size",
     "os_package_write",
@@ -165,6 +166,17 @@ def test_names_of_disks_are_true_whatever_the_guest_has(three: Master) -> None:
     assert scene.web.hvparams["disk_type"] == "scsi-hd"
 
 
+def test_the_helper_boots_its_image_and_has_no_other_drives(three: Master) -> None:
+    """A kernel of the node would boot something else, and a CD would have the name of a disk."""
+    scene = Installing(three)
+    own = {"kernel_path": "/boot/vmlinuz", "initrd_path": "/boot/initrd", "root_path": "/dev/vda7"}
+    drives = dict.fromkeys(("cdrom_image_path", "cdrom2_image_path", "floppy_image_path"), "/srv/images/install.img")
+    scene.Create(hvparams={**own, **drives})
+    [given] = scene.given
+    assert {given["hvparams"][name] for name in ("kernel_path", *drives)} == {""}
+    assert scene.web.hvparams["kernel_path"] == "/boot/vmlinuz"
+
+
 def test_secret_parameters_are_in_the_package_and_nowhere_afterwards(three: Master) -> None:
     scene = Installing(three)
     scene.Create(osparams_private={"a": "quiet"}, osparams_secret={"b": "whispered"})
@@ -172,7 +184,7 @@ def test_secret_parameters_are_in_the_package_and_nowhere_afterwards(three: Mast
     assert (env["OSP_A"], env["OSP_B"]) == ("quiet", "whispered")
     assert scene.node.calls.index("blockdev_wipe") < scene.node.calls.index("blockdev_remove") and scene.NothingLeft()
     wiped = scene.node.arguments["blockdev_wipe"]
-    assert (_Path(wiped[0]), *wiped[1:]) == (_Path(scene.given[0]["disks_info"][-1]), 0, 1)
+    assert (_Path(wiped[0]), *wiped[1:]) == (_Path(scene.given[0]["disks_info"][-1]), 0, 2)
 
 
 @pytest.mark.parametrize("wipes", [True, False])
@@ -190,13 +202,14 @@ def test_a_script_finds_nothing_of_others_on_the_disks_of_its_helper(three: Mast
 
     three[0].before = note
     scene.Create()
-    assert wiped.count("helper") == (11 if wipes else 0) and ("disk/0" in wiped) == wipes
+    assert wiped.count("helper") == (12 if wipes else 0) and ("disk/0" in wiped) == wipes
 
 
 def test_a_package_has_no_variable_of_more_than_one_line_and_no_place_of_the_node(three: Master) -> None:
     scene = Installing(three)
     scene.Create(osparams={"a": "one\nOS_SCRIPT=other"})
     env = _Environment(scene.packages[0])
+    assert any("more than one line do not reach script create_untrusted: a" in text for text in three.last.messages)
     assert env["OS_SCRIPT"] == "create_untrusted" and "OSP_A" not in env and "DISK_0_URI" not in env
 
 
@@ -231,14 +244,14 @@ def test_without_installation_there_is_no_helper(three: Master) -> None:
 
 
 def _Refused(scene: Installing, match: str, *disks: dict[str, Any], **values: Any) -> str:
-    before = scene.Volumes(), three_names(scene)
+    before = scene.Volumes(), _Names(scene)
     with pytest.raises(errors.OpPrereqError, match=match) as caught:
         scene.Create(*disks, **values)
-    assert (scene.Volumes(), three_names(scene)) == before and scene.given == []
+    assert (scene.Volumes(), _Names(scene)) == before and scene.given == []
     return caught.value.hint or ""
 
 
-def three_names(scene: Installing) -> list[str]:
+def _Names(scene: Installing) -> list[str]:
     return sorted(instance.name for instance in scene.master.snapshot.instances.values())
 
 
@@ -249,8 +262,8 @@ def test_without_an_image_it_is_refused_before_anything_is_made(three: Master) -
     three.cfg.Update(three.snapshot.cluster.Replace(install_image=""))
     hint = _Refused(
         scene,
-        r"OS guest\+default has a script 'create_untrusted', which must not run on a node, and cannot be installed on instance"
-        r" web.example.org otherwise: the cluster has no image of the helper that does it",
+        r"OS guest\+default must be installed in a helper VM, as it has a script 'create_untrusted', which is not possible for"
+        r" instance web.example.org: the cluster has no image of the helper",
     )
     assert hint == "'gnt-cluster modify --install-image=FILE-OR-URL' sets one"
 
@@ -260,6 +273,12 @@ def test_a_node_that_does_not_say_whether_it_trusts(three: Master) -> None:
     three[0].faults["os_diagnose"] = "busy"
     _Refused(scene, "Could not look at the operating systems of node node1.*busy")
     assert scene.node.installed == []
+
+
+def test_a_definition_that_cannot_be_packed(three: Master) -> None:
+    scene = Installing(three)
+    three[0].faults["os_package_size"] = "too many levels of symbolic links"
+    _Refused(scene, r"Could not pack OS guest\+default on node node1.*too many levels")
 
 
 def test_room_for_the_helper(three: Master) -> None:
@@ -274,9 +293,9 @@ def test_space_for_the_helper_beside_the_disks(three: Master) -> None:
     three[0].lvm.pvs.clear()
     three[0].lvm.AddPv("/dev/sdz", "xenvg", 400)
     _Refused(
-        scene, "Not enough disk space on target node node1.* vg xenvg: required 402 MiB, available 400", {"size": 392}
+        scene, "Not enough disk space on target node node1.* vg xenvg: required 402 MiB, available 400", {"size": 390}
     )
-    scene.Create({"size": 384})
+    scene.Create({"size": 380})
     assert len(scene.given) == 1
 
 
@@ -337,7 +356,7 @@ def test_a_helper_that_never_ends_is_ended(three: Master, values: dict[str, Any]
     scene = Installing(three)
     scene.looks = 1 << 30
     begun = three.world.now
-    err = _Fails(scene, f"has not ended within {seconds} seconds and is stopped; the operating system is not", **values)
+    err = _Fails(scene, f"has not ended within {seconds} seconds; the operating system is not complete", **values)
     assert err.hint is not None and err.hint.startswith(
         "give it more time with --helper-shutdown-timeout; while it runs"
     )
@@ -358,18 +377,25 @@ def test_a_job_that_is_ended_ends_its_helper(three: Master) -> None:
     assert len(scene.given) == 1
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        ("os_package_size", r"Could not pack OS guest\+default on node node1.*I/O error"),
-        ("os_package_write", r"Could not write OS guest\+default to the helper's disk on node node1.*I/O error"),
-    ],
-)
-def test_what_cannot_be_packed_or_written(three: Master, call: str, said: str) -> None:
+def test_a_package_that_cannot_be_written(three: Master) -> None:
     scene = Installing(three)
-    three[0].faults[call] = "I/O error"
-    _Fails(scene, said)
+    three[0].faults["os_package_write"] = "I/O error"
+    _Fails(scene, r"Could not write OS guest\+default to the helper's disk on node node1.*I/O error")
     assert scene.given == []
+
+
+def test_a_definition_that_has_changed_meanwhile(three: Master) -> None:
+    """It fitted when the job began."""
+    scene = Installing(three)
+    asked: list[str] = []
+
+    def fail(name: str, _args: Any) -> None:
+        asked.append(name)
+        if name == "os_package_size" and asked.count(name) == 2:
+            raise errors.RpcCallError("more than 256 MiB")
+
+    three[0].before = fail
+    _Fails(scene, r"Could not pack OS guest\+default on node node1.*more than 256 MiB")
 
 
 def test_a_package_that_cannot_be_overwritten_is_said(three: Master) -> None:
@@ -377,9 +403,7 @@ def test_a_package_that_cannot_be_overwritten_is_said(three: Master) -> None:
     scene.faults["blockdev_wipe"] = "I/O error"
     scene.Create()
     said = "\n".join(three.last.messages)
-    assert "which may have secret parameters of OS guest+default, could not be overwritten: I/O error" in said.replace(
-        "could not be overwritten on node", "could not be overwritten"
-    )
+    assert "which may hold secret parameters of OS guest+default, could not be overwritten before its removal" in said
 
 
 def test_disks_are_not_taken_from_a_helper_that_may_run(three: Master) -> None:
@@ -392,5 +416,51 @@ def test_disks_are_not_taken_from_a_helper_that_may_run(three: Master) -> None:
     assert not {"blockdev_shutdown", "blockdev_remove", "blockdev_wipe"} & set(scene.node.calls)
     assert scene.web.disks_active and WEB in scene.node.guests
     said = "\n".join(three.last.messages)
-    assert f"'gnt-instance shutdown --timeout 0 {WEB}' ends it; after that, run 'lvremove" in said
+    assert f"'gnt-instance shutdown --timeout 0 {WEB}' ends it; after that, as the last of its disks may hold secret" in said
     assert said.count("lvremove") == 2
+
+
+def test_a_node_that_says_nothing_any_longer_is_not_waited_for(three: Master) -> None:
+    scene = Installing(three)
+    scene.faults["instance_info"] = scene.faults["instance_shutdown"] = "connection refused"
+    scene.looks = 1 << 30
+    begun = three.world.now
+    with pytest.raises(
+        errors.OpExecError, match=r"did not start within 300 seconds|has not said for 3\d\d seconds whether"
+    ):
+        scene.Create(start=True)
+    assert three.world.now - begun < 700
+    said = "\n".join(three.last.messages)
+    assert (
+        f"Instance {WEB} stays in the configuration without a complete operating system, and the helper may run" in said
+    )
+    assert (
+        f"'gnt-instance shutdown --timeout 0 {WEB}' ends it; after that, as the last of its disks may hold secret"
+        in said
+    )
+
+
+def test_silence_after_the_start(three: Master) -> None:
+    scene = Installing(three)
+    scene.looks = 1 << 30
+    asked, look = [0], three[0].before
+
+    def fail(name: str, args: Any) -> None:
+        look(name, args)
+        if name == "instance_info" and scene.given:
+            asked[0] += 1
+            if asked[0] > 2:
+                raise errors.RpcCallError("connection refused")
+
+    three[0].before = fail
+    begun = three.world.now
+    _Fails(scene, r"Node node1\S* has not said for 3\d\d seconds whether the helper on instance web\S* has ended")
+    assert 300 <= three.world.now - begun < 420
+
+
+def test_a_stranger_of_the_same_name_is_neither_taken_for_the_helper_nor_ended(three: Master) -> None:
+    scene = Installing(three)
+    three[0].StartGuest(WEB)
+    with pytest.raises(errors.OpExecError, match=r"A guest of the name web\S* runs on node node1"):
+        scene.Create()
+    assert scene.given == [] and WEB in three[0].guests and "instance_shutdown" not in three[0].calls
