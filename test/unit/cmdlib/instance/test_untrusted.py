@@ -416,7 +416,10 @@ def test_disks_are_not_taken_from_a_helper_that_may_run(three: Master) -> None:
     assert not {"blockdev_shutdown", "blockdev_remove", "blockdev_wipe"} & set(scene.node.calls)
     assert scene.web.disks_active and WEB in scene.node.guests
     said = "\n".join(three.last.messages)
-    assert f"'gnt-instance shutdown --timeout 0 {WEB}' ends it; after that, as the last of its disks may hold secret" in said
+    assert (
+        f"'gnt-instance shutdown --timeout 0 {WEB}' ends it; after that, as the last of its disks may hold secret"
+        in said
+    )
     assert said.count("lvremove") == 2
 
 
