@@ -240,6 +240,59 @@ def test_without_installation_there_is_no_helper(three: Master) -> None:
     assert scene.given == [] and scene.web.os == GUEST
 
 
+def test_an_image_in_place_of_the_script_needs_no_helper(three: Master) -> None:
+    scene = Installing(three)
+    scene.Create(osparams={"os-image": IMAGE})
+    scene.Reinstall(os_type=GUEST, osparams={"os-image": IMAGE})
+    scene.Reinstall()
+    assert scene.given == [] and scene.node.installed == [] and "instance_start" not in scene.node.calls
+
+
+def test_a_reservation_needs_no_image_until_it_is_committed(three: Master) -> None:
+    scene = Installing(three)
+    three.cfg.Update(three.snapshot.cluster.Replace(install_image=""))
+    scene.Create(forthcoming=True)
+    with pytest.raises(errors.OpPrereqError, match="the cluster has no image of the helper"):
+        scene.Create(commit=True)
+    three.cfg.Update(three.snapshot.cluster.Replace(install_image=IMAGE))
+    scene.Create(commit=True)
+    assert len(scene.given) == 1 and not scene.web.forthcoming
+
+
+# --- what is locked -------------------------------------------------------------------------------------------------------
+
+
+def _Locked(scene: Installing) -> list[str]:
+    """Return the resource locks that are held when the helper starts, in the end."""
+    held: list[str] = []
+    look = scene.node.before
+
+    def note(name: str, args: Any) -> None:
+        if name == "instance_start" and args[0]["disks_info"][0]["iv_name"] == "helper":
+            rows = scene.master.glm.QueryLocks()
+            held.extend(row.name for row in rows if row.owner and row.name.startswith("node-res/"))
+        look(name, args)
+
+    scene.node.before = note
+    return held
+
+
+@pytest.mark.parametrize("ratio", [True, False], ids=["shared memory", "its own memory"])
+def test_memory_that_is_shared_out_is_the_helpers_alone(three: Master, ratio: bool) -> None:
+    """Another start must not count on it; without a ratio nobody waits for the helper."""
+    if ratio:
+        cluster = three.snapshot.cluster
+        three.cfg.Update(cluster.Replace(ipolicy={**cluster.ipolicy, "memory-ratio": 1.5}))
+    scene = Installing(three)
+    held = _Locked(scene)
+    scene.Create()
+    own = [f"node-res/{three.nodes[0]}"] if ratio else []
+    assert held == own
+    held.clear()
+    scene.Reinstall()
+    assert len(scene.given) == 1 and held == own
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------------
 
 
