@@ -63,7 +63,9 @@ class OpInstanceCreate(OpCode):
     tags: list[str] = Param(ht.TListOf(ht.TNonEmptyString), [], doc="instance tags")
     instance_communication: bool = Param(ht.TBool, False, doc="attach the metadata/communication NIC")
     helper_startup_timeout: int | None = Param(ht.TMaybe(ht.TInt), None, doc="seconds for the helper VM to start")
-    helper_shutdown_timeout: int | None = Param(ht.TMaybe(ht.TInt), None, doc="seconds for the helper VM to install and power off")
+    helper_shutdown_timeout: int | None = Param(
+        ht.TMaybe(ht.TInt), None, doc="seconds for the helper VM to install and power off"
+    )
 
 
 _HIDDEN = tuple(name for name, spec in OpInstanceCreate.OP_PARAMS.items() if spec.private)

@@ -43,8 +43,9 @@ _NAME = "helper"
 class Helper:
     """One run of a helper on an instance; a class for each task.
 
-    ``SETTING``, ``SET``: the cluster parameter with its image, the command that sets it, up to ``=``; ``DOING``, ``UNDONE``: what it does, and what is not so if it does not end;
-    ``OWN_DISKS``: how many it has besides those of the instance.  ``BEFORE_REMOVAL``: what is said of those that must be overwritten.
+    ``SETTING``: the cluster parameter with its image.  ``SET``: the command that sets it, up to ``=``.  ``DOING``: what it does, in
+    words that follow "is".  ``UNDONE``: what is to be said if it does not end.  ``OWN_DISKS``: how many it has besides those
+    of the instance.  ``BEFORE_REMOVAL``: what has to be done before these are removed by hand, up to "then".
     """
 
     SETTING: ClassVar[str]
@@ -65,7 +66,7 @@ class Helper:
 
     # --- for each task ------------------------------------------------------------------------------------------------
 
-    def _Refused(self, why: str, hint: str | None = None, ecode: str = errors.ECODE_STATE) -> errors.OpPrereqError:
+    def _Refused(self, why: str, hint: str | None = None) -> errors.OpPrereqError:
         """Return the error that says what cannot be done, and why."""
         raise NotImplementedError
 

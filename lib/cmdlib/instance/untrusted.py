@@ -51,12 +51,12 @@ class Installing(Helper):
         self._extra = dict(extra or {})
         self._more_time = more_time
 
-    def _Refused(self, why: str, hint: str | None = None, ecode: str = errors.ECODE_STATE) -> errors.OpPrereqError:
+    def _Refused(self, why: str, hint: str | None = None) -> errors.OpPrereqError:
         instance = self._instance
         return errors.OpPrereqError(
             f"OS {instance.os} must be installed in a helper VM, as it has a script '{SCRIPT}', which is not possible for instance"
             f" {instance.name}: {why}",
-            ecode,
+            errors.ECODE_STATE,
             hint=hint,
         )
 

@@ -19,9 +19,9 @@ class _Zeroing(Helper):
     DOING = "zeroing free space"
     UNDONE = "free space is not zeroed"
 
-    def _Refused(self, why: str, hint: str | None = None, ecode: str = errors.ECODE_STATE) -> errors.OpPrereqError:
+    def _Refused(self, why: str, hint: str | None = None) -> errors.OpPrereqError:
         return errors.OpPrereqError(
-            f"Free space of instance {self._instance.name} cannot be zeroed: {why}", ecode, hint=hint
+            f"Free space of instance {self._instance.name} cannot be zeroed: {why}", errors.ECODE_STATE, hint=hint
         )
 
     def _MoreTime(self) -> str:
