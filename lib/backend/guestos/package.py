@@ -19,10 +19,11 @@ from ganeti.utils import owndirs
 
 Dict = dict[str, Any]
 
-# Bytes of a definition, which is packed in memory; characters of a report.
+# Bytes of a definition, which is packed in memory.
 _LIMIT = 256 * 1024 * 1024
 # Room for the variables: Linux passes no more than 128 KiB in one, and few have as much.
 _ENVIRONMENT = base.BLOCK_BYTES
+# Characters.
 _REPORT_LIMIT = 64 * 1024
 # Where a disk is on this node; a helper reaches nothing of it, and it may name secrets.
 _OF_NODE = re.compile(r"DISK_\d+_URI")
