@@ -177,12 +177,27 @@ def _Shutdown(driver: Hypervisor, instance: objects.Instance, timeout: float) ->
     elif not _AskToStop(driver, instance, timeout):
         logging.error("Instance %s did not shut down within %g s, ending it", instance.name, timeout)
         driver.Stop(instance, force=True)
-        if not _WaitGone(driver, instance, _FORCED_SECONDS):
+        if not (_WaitGone(driver, instance, _FORCED_SECONDS) or _WaitReleased(driver, instance)):
             raise errors.RpcCallError(
                 f"Could not shut down instance {instance.name} even by destroying it; "
                 "look at its process on the node, it may hang in the kernel"
             )
     driver.Cleanup(instance.name)
+
+
+def _WaitReleased(driver: Hypervisor, instance: objects.Instance) -> bool:
+    """Return whether a guest that was ended goes once nothing waits any longer on its mirrors' sides that do not count.
+
+    A process cannot end while a disk has not answered it, and such a side may wait for ever for the other one.
+    """
+    for disk in wire.InstanceDisks(instance):
+        try:
+            device = tree.Find(disk)
+            if isinstance(device, Mirror):
+                device.Release()
+        except errors.BlockDeviceError as err:
+            logging.warning("Instance %s: %s", instance.name, err)
+    return _WaitGone(driver, instance, _FORCED_SECONDS)
 
 
 def _AskToStop(driver: Hypervisor, instance: objects.Instance, timeout: float) -> bool:

@@ -302,6 +302,13 @@ class Mirror(BlockDev):
         """Make an active device obey ``Peer()`` now, without waiting: freeze on a lost link or not, continue or not."""
         raise NotImplementedError
 
+    def Release(self) -> None:
+        """Fail the requests that wait on a frozen side that does not count; leave every other side alone.
+
+        Whoever has it open must have been killed: a request whose data is on the local disk already is reported as done.
+        """
+        raise NotImplementedError
+
     @classmethod
     def States(cls) -> dict[int, MirrorState]:
         """Return the state of every mirror that is configured on this node, by minor."""

@@ -177,6 +177,7 @@ def test_life_of_a_mirror(pair: Pair) -> None:
     _Growth(one, two)
     _LocalStorage(one, two)
     _CutAndHealed(one, two, pair, switch)
+    _Served(one, two, pair, switch)
     _LeftBehind(one, two, pair, switch)
     _PowerLost(one, two)
     _NewSecondary(one, two, pair, switch)
@@ -324,6 +325,75 @@ def _CutAndHealed(one: Side, two: Side, pair: Pair, switch: Switch) -> None:
     one.CheckWrites(one.Acknowledged())
 
 
+def _Served(one: Side, two: Side, pair: Pair, switch: Switch) -> None:
+    """The primary's disk fails, and can be read again while the other side, which serves the writer, is away."""
+
+    def lose_disk() -> None:
+        one.machine.Run("drbdsetup", "detach", "0", "--force")
+        one.Wait(disk="Diskless", connected=True)
+        one.WaitForWrites(len(one.Acknowledged()))
+        two.Do(("drbd_follow", [[two.Disk("behind")]]))
+        one.Do(("drbd_follow", [[one.Disk("ahead")]]))
+
+    def fill() -> None:
+        one.Do(one.Assemble("ahead"))
+        one.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate")
+        for side in (one, two):
+            side.Do(("drbd_follow", [[side.Disk("counts")]]))
+        one.WaitForWrites(len(one.Acknowledged()))
+
+    for side in (one, two):
+        assert re.search(r"on-no-data-accessible\s+suspend-io", side.machine.Run("drbdsetup", "show", "all").stdout)
+    one.StartWriter()
+    lose_disk()
+    pair.Cut()
+    one.Wait(connection="WFConnection", frozen=True)
+    frozen_at = one.Acknowledged()
+    assert "older than what the guest has seen" in one.Fail(*one.Assemble("ahead"))
+    assert one.Wait(connection="WFConnection", frozen=True).disk == "Diskless"
+    assert one.Acknowledged() == frozen_at, "the writer waits, and sees no error"
+    switch.Heal()
+    one.Wait(connected=True, frozen=False)
+    one.WaitForWrites(len(frozen_at))
+    fill()
+    # The link was dropped on this side, as a call that was cut off leaves it.
+    lose_disk()
+    one.Do(("drbd_disconnect_net", [[one.Disk("ahead")]]))
+    assert one.Wait(standalone=True, frozen=True).disk == "Diskless"
+    fill()
+    # Whoever waits for it ends, although the other side stays away.
+    lose_disk()
+    pair.Cut()
+    one.Wait(connection="WFConnection", frozen=True)
+    two.Wait(connection="WFConnection")
+    acknowledged = one.Acknowledged()
+    one.machine.Run("kill", "-9", one.writer)
+    one.Do(("blockdev_shutdown", [one.Disk("ahead")]))
+    one.WaitForEnd()
+    assert one.Acknowledged() == acknowledged, "its last write was acknowledged to nobody"
+    switch.Heal()
+    one.Do(one.Assemble("ahead"))
+    one.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate")
+    for side in (one, two):
+        side.Do(("drbd_follow", [[side.Disk("counts")]]))
+    one.Do(one.Assemble("counts", primary=True))
+    one.CheckWrites(acknowledged)
+
+
+def _WaitForRefusal(*sides: Side) -> None:
+    """Wait until they have seen that both are in use: neither gives way, and whoever sees it first does not connect again.
+
+    The other one may have lost the link before it has seen the same, and goes on waiting for it.
+    """
+    end = time.monotonic() + 120
+    while True:
+        states = [side.Wait(primary=True) for side in sides]
+        if any(state.standalone for state in states):
+            break
+        assert time.monotonic() < end, states
+        time.sleep(0.3)
+
+
 def _LeftBehind(one: Side, two: Side, pair: Pair, switch: Switch) -> None:
     """The primary is cut off, its instance starts on the other node, and it comes back."""
     one.StartWriter()
@@ -335,9 +405,7 @@ def _LeftBehind(one: Side, two: Side, pair: Pair, switch: Switch) -> None:
     two.CheckWrites(acknowledged)
     two.StartWriter()
     switch.Heal()
-    # Both see that both are in use, and neither gives way by itself.
-    for side in (one, two):
-        side.Wait(standalone=True, primary=True)
+    _WaitForRefusal(one, two)
     assert one.Acknowledged() == acknowledged, "what was left behind never went on"
     one.machine.Run("kill", "-9", one.writer)
     one.Do(("drbd_follow", [[one.Disk("ahead")]]))

@@ -65,6 +65,13 @@ def test_a_device_that_could_not_be_closed_is_no_excuse_for_writing_on_one_leg()
     assert not result.problem, Describe("mirrors", result, events=True)
 
 
+@pytest.mark.parametrize("seed", [9101281, 9101872, 9102035])
+def test_an_open_side_without_a_disk_takes_no_older_data(seed: int) -> None:
+    """A disk that is readable again while the other side is away; and requests of a guest that has ended are told to nobody."""
+    result = Run(seed)
+    assert not result.problem, Describe("mirrors", result, events=True)
+
+
 def test_nobody_fails_over_to_a_side_without_data() -> None:
     """Its disk had failed, which nobody saw as the guest was down: a start there could not succeed."""
     result = Run(7001133)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 _SECTOR = 512
-_FREEZE = "resource-and-stonith"
+_FREEZE, _SUSPEND = "resource-and-stonith", "suspend-io"
 _GOOD = ("UpToDate", "Consistent")
 _HEAD = "version: 8.4.11 (api:1/proto:86-101)\nsrcversion: F73C670A7EC572DB9CF3E5B \n"
 
@@ -63,6 +63,9 @@ class Device:
     peer_disk: str = "DUnknown"
     paused: bool = False
     held_open: bool = False
+    # What becomes of requests while no data can be reached; and without a disk, which generation its user has seen.
+    no_data: str = "io-error"
+    shown: int = 0
     # Requests of its user that are under way.
     pending: int = 0
 
@@ -139,6 +142,10 @@ class Links:
         direction = _Compare(one, two)
         refused = one.secret != two.secret or one.two_primaries != two.two_primaries or one.protocol != two.protocol
         refused = refused or (both_primary and not one.two_primaries)
+        refused = refused or any(
+            side.role == "Primary" and side.disk == "Diskless" and side.shown not in (0, other.known.now)
+            for side, other in ((one, two), (two, one))
+        )
         if direction is None and one.discard != two.discard:
             direction = -1 if one.discard else 1
         if refused or direction is None:
@@ -244,6 +251,11 @@ class StandInDrbd:
         """Return whether a device has this volume open."""
         return any(path in (device.data, device.meta) for device in self.devices.values())
 
+    def Detach(self, minor: int) -> None:
+        """The disk below a device fails, and is let go."""
+        self._DoDetach([str(minor)], {"force": ""})
+        self._links.Publish()
+
     def Minor(self, minor: int) -> Device:
         return self.devices[minor]
 
@@ -291,6 +303,8 @@ class StandInDrbd:
     def Lose(self, device: Device, link: str) -> None:
         """The link is gone without any agreement about what that means."""
         device.link = link
+        if device.role == "Primary" and device.disk == "Diskless":
+            device.frozen = device.no_data == _SUSPEND
         if device.role != "Primary" or device.disk != "UpToDate":
             return
         if device.freezes and device.peer_disk not in ("Outdated", "Inconsistent", "Diskless"):
@@ -379,7 +393,11 @@ class StandInDrbd:
         inode, data = self._machine.disk.Lookup(names[2]), self._machine.disk.Lookup(names[1])
         if data is None or inode is None or id(inode) not in self._metas:
             raise _Refused(f"{names[0]}: Failure: (119) No valid meta-data signature found.")
-        device.data, device.meta, device.known = names[1], names[2], self._metas[id(inode)][1]
+        known = self._metas[id(inode)][1]
+        alone = device.link in ("StandAlone", "WFConnection")
+        if alone and device.role == "Primary" and device.shown not in (0, known.now):
+            raise _Refused(f"{names[0]}: Failure: (150) Can only attach to the data we lost last (see kernel log).")
+        device.data, device.meta, device.known, device.shown = names[1], names[2], known, 0
         device.options.update(options)
         device.room, device.wanted = data.size // MIB, int(options.get("size", "0m").removesuffix("m"))
         # More than was agreed on cannot be had alone.
@@ -394,6 +412,10 @@ class StandInDrbd:
         if device.disk == "Diskless":
             raise _Refused(f"{names[0]}: Failure: (138) Device does not have a disk.")
         device.options.update(options)
+
+    def _DoResourceOptions(self, names: list[str], options: dict[str, str]) -> None:
+        device = next(found for found in self.devices.values() if found.resource == names[0])
+        device.no_data = options["on-no-data-accessible"]
 
     def _DoConnect(self, names: list[str], options: dict[str, str]) -> None:
         device = next(found for found in self.devices.values() if found.resource == names[0])
@@ -488,9 +510,14 @@ class StandInDrbd:
         if device.role == "Primary" and "force" not in options and device.peer_disk != "UpToDate":
             raise _Refused(f"{names[0]}: State change failed: (-2) Need access to UpToDate data", 17)
         device.disk, device.data, device.meta = "Diskless", None, None
+        seen = device.known
         if device.link not in ("StandAlone", "WFConnection"):
             device.link = self._links.PeerOf(device).link = "Connected"
             self._GoAlone(self._links.PeerOf(device))
+            seen = self._links.PeerOf(device).known
+        else:
+            device.frozen = device.role == "Primary" and (device.frozen or device.no_data == _SUSPEND)
+        device.shown = seen.now if device.role == "Primary" else 0
         self._links.Tell(device)
 
     def _DoOutdate(self, names: list[str], _options: dict[str, str]) -> None:
@@ -570,7 +597,8 @@ def _AgreeOnSize(one: Device, two: Device) -> bool:
 
 def _Shown(device: Device) -> str:
     """Return a device as ``drbdsetup show`` prints it."""
-    lines = [f"resource {device.resource} {{", "    options {", "    }"]
+    no_data = [] if device.no_data == "io-error" else [f"        on-no-data-accessible\t{device.no_data};"]
+    lines = [f"resource {device.resource} {{", "    options {", *no_data, "    }"]
     if device.ends:
         two = ["        allow-two-primaries\tyes;"] if device.two_primaries else []
         two += [] if device.protocol == "C" else [f"        protocol        \t{device.protocol};"]

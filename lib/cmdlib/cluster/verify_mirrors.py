@@ -145,9 +145,14 @@ def _Problems(
     activate = f"use 'gnt-instance activate-disks {name}'"
     problems = []
     if here is not None and here["primary"] and here["frozen"]:
+        decision = (
+            f"its own data is not complete, so it continues when node {other} is there again: bring that node back, then"
+            f" {activate}. If its copy is lost for good, 'gnt-instance shutdown {name}' ends the guest"
+            if here.get("incomplete")
+            else "the master decides within a minute, its job 'INSTANCE_SETTLE_MIRRORS' in 'gnt-job list' says what it did"
+        )
         problems.append(
-            f"{disk} is frozen on node {primary}, the guest waits for the connection to node {other}; the master decides"
-            " within a minute, its job 'INSTANCE_SETTLE_MIRRORS' in 'gnt-job list' says what it did"
+            f"{disk} is frozen on node {primary}, the guest waits for the connection to node {other}; {decision}"
         )
     sizes = [_Mib(state) for state in (here, there)]
     if all(sizes) and sizes[0] != sizes[1] and any(state and state["standalone"] for state in (here, there)):

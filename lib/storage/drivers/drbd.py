@@ -22,6 +22,8 @@ _CLEAR_SECONDS = 600.0
 
 _HANDSHAKE_SECONDS = 30.0
 _DISCONNECT_SECONDS = 60.0
+# Until an open side without a disk is connected with the one that served it, if that is there.
+_REJOIN_SECONDS = 15.0
 # Until both sides have told each other how their disks are, after the handshake.
 _SETTLE_SECONDS = 3.0
 # For processes that were killed: what they wrote last may be on its way to a slow disk, or to the other node.
@@ -187,10 +189,11 @@ class Drbd(Mirror):
         state = self._State()
         if state is None or not state.in_use or not state.primary:
             return
-        if state.frozen and self.Peer() == constants.PEER_AHEAD:
+        if state.frozen and self._MayRelease():
             with self.Obeying():
                 if self._Known().frozen:
-                    self._Release()
+                    self._ReleaseNow()
+                    self._Demote()
                     return
             state = self._Known()
         if state.frozen and state.pending:
@@ -283,11 +286,19 @@ class Drbd(Mirror):
                 self._FollowNow()
 
     def _FollowNow(self) -> None:
+        self._SetNoDataPolicy()
         config, policy = self._Config(), self._Policy()
         now = (config.fencing if config is not None else None) or drbdtools.GO_ALONE
         if policy is not None and policy != now and not self._Known().diskless:
             self._SetOptions(drbdtools.Syntax().Fencing(policy))
         self._Obey()
+
+    def Release(self) -> None:
+        drbdtools.Refresh()
+        if self._MayRelease() and self.Attach():
+            with self.Obeying():
+                if self._Known().frozen:
+                    self._ReleaseNow()
 
     def DisconnectNet(self) -> None:
         self._Path()
@@ -321,6 +332,7 @@ class Drbd(Mirror):
                 drbdtools.Act(argv, f"{self}: cannot be made")
                 made = True
             made = True
+            self._SetNoDataPolicy()
             self._Equip()
         except errors.BlockDeviceError:
             if made:
@@ -344,10 +356,12 @@ class Drbd(Mirror):
             drbdtools.Act(drbdtools.Syntax().Down(self._Minor()), f"{self}: cannot be taken down to be made larger")
             self._Bring()
             return
+        self._SetNoDataPolicy()
+        too_old = False
         if not state.diskless:
             self._SetOptions(self._ResyncOptions() + self._FencingOptions())
         elif self._UsableChildren() is not None:
-            self._AttachDisk()
+            too_old = not self._AttachUnlessOld()
         self._Obey()
         config, ends = self._Config(), self._Ends()
         if config is not None and config.remote is not None:
@@ -357,6 +371,28 @@ class Drbd(Mirror):
                 self._DropLink()
         if ends is not None and self._Fresh().standalone:
             self._Connect(False)
+        if too_old:
+            self._AttachToBeFilled()
+
+    def _AttachUnlessOld(self) -> bool:
+        """Attach the volumes; return False if the device is open, and its users have seen newer data than these have."""
+        try:
+            self._AttachDisk()
+        except errors.BlockDeviceError as err:
+            if drbdtools.OLD_DATA not in str(err):
+                raise
+            return False
+        return True
+
+    def _AttachToBeFilled(self) -> None:
+        """Attach the volumes of an open side that has lost the other one, which served it, once that is back."""
+        if not waiting.Until(lambda: self._Fresh().agreed, _REJOIN_SECONDS):
+            raise errors.BlockDeviceError(
+                f"{self}: its data on this node is older than what the guest has seen, and the other node, which has it all,"
+                f" is not connected ({self._Known().connection}); the guest waits for it. Bring that node back, then use"
+                " 'gnt-instance activate-disks INSTANCE'"
+            )
+        self._AttachDisk()
 
     def _IsShort(self, state: Minor) -> bool:
         """Return whether it is smaller than recorded, and may be taken down."""
@@ -384,16 +420,15 @@ class Drbd(Mirror):
         if not state.primary and not state.agreed and state.disk in (drbdtools.CONSISTENT, drbdtools.UPTODATE):
             self._Do("outdate", "its data cannot be marked as outdated")
 
-    def _Release(self) -> None:
-        """Close a device that was left behind while it was open: what waits fails.
+    def _MayRelease(self) -> bool:
+        return self.Peer() == constants.PEER_AHEAD
 
-        Requests whose data is on the local disk already are reported as done: whoever has the device open must have been
-        killed before, and ends now.
-        """
+    def _ReleaseNow(self) -> None:
+        """Fail what waits on a device that was left behind while it was open."""
         logging.warning("%s: was left behind while it was open; requests that wait are failed", self)
+        self._SetNoDataPolicy(drbdtools.FAIL)
         self._Do("detach", "its local storage cannot be detached", "--force")
         self._Do("resume-io", "its requests cannot be ended")
-        self._Demote()
 
     def _Demote(self, passing: str = "") -> None:
         """Make the device secondary; try again for a while after an error, if ``passing`` is in its text."""
@@ -580,6 +615,19 @@ class Drbd(Mirror):
             return None
         # The module does not connect with both, and who chose protocol A does not count on each write being there twice.
         return drbdtools.GO_ALONE if self._Protocol() == "A" else _FENCING[peer]
+
+    def _SetNoDataPolicy(self, policy: str = drbdtools.WAIT) -> None:
+        """Have requests wait while neither side's data can be reached, instead of failing, which is the default.
+
+        A guest that is served by the other side would see errors as soon as the link is lost.
+        """
+        if self.Peer() is None or not drbdtools.Syntax().CHANGES_FENCING:
+            return
+        config = self._Config()
+        if config is None or (config.no_data or drbdtools.FAIL) != policy:
+            drbdtools.Act(
+                drbdtools.Syntax().NoData(self._Minor(), policy), f"{self}: cannot be told to wait for its data"
+            )
 
     def _Protocol(self) -> str:
         """Return when a write counts as done: A (it is sent), B (it has arrived) or C (it is on both disks)."""

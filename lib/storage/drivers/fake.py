@@ -208,6 +208,11 @@ class FakeMirror(FakeDevice, Mirror):
             if self.Peer() == constants.PEER_BEHIND:
                 self._Note(frozen=False)
 
+    def Release(self) -> None:
+        if self.Peer() == constants.PEER_AHEAD and self.State().get("frozen"):
+            with self.Obeying():
+                self._Note(frozen=False, disk=False)
+
     @classmethod
     def States(cls) -> dict[int, MirrorState]:
         return {state["minor"]: ConnectionOf(state) for state in cls.Records() if state.get("assembled")}

@@ -43,9 +43,13 @@ _AGREED = (_RESYNC - {"WFReportParams"}) | {CONNECTED, "VerifyS", "VerifyT", "Ah
 
 # Values of the option ``fencing``: what a primary does when it loses the other side.
 FREEZE, GO_ALONE = "resource-and-stonith", "dont-care"
+# Values of "on-no-data-accessible": what becomes of requests while neither side's data can be reached.  The default is FAIL.
+WAIT, FAIL = "suspend-io", "io-error"
 
 # "pause-sync" and "resume-sync": it is so already.
 ALREADY_PAUSED, ALREADY_RUNS = "(134)", "(135)"
+# "attach": the device is open and not connected, and its users have seen newer data than this.
+OLD_DATA = "(150)"
 # "secondary": somebody has the device open.
 HELD_OPEN = "(-12)"
 # "net-options": the other side has a module of 8.3, which cannot change its link.
@@ -225,6 +229,7 @@ class Config:
     local: Address | None = None
     remote: Address | None = None
     fencing: str | None = None
+    no_data: str | None = None
     two_primaries: bool = False
 
     def __str__(self) -> str:
@@ -313,8 +318,10 @@ def _Facts(body: Sequence[tuple[list[str], Any]]) -> Iterator[tuple[str, Any]]:
             yield "remote", _FindAddress(inner)
         elif section == "net":
             yield "two_primaries", any(line[0] in ("allow-two-primaries",) and line[1:] != ["no"] for line, _ in inner)
+        elif section == "options":
+            yield from _Option(inner, "on-no-data-accessible", "no_data")
         elif section == "disk":
-            yield from _Fencing(inner)
+            yield from _Option(inner, "fencing", "fencing")
     yield "volumes", volumes
 
 
@@ -324,7 +331,7 @@ def _Volume(body: Sequence[tuple[list[str], Any]]) -> tuple[int | None, dict[str
     for words, inner in body:
         if inner is not None:
             if words[:1] == ["disk"]:
-                facts.update(_Fencing(inner))
+                facts.update(_Option(inner, "fencing", "fencing"))
         elif words[:2] == ["device", "minor"]:
             number = int(words[2])
         elif words[:1] in (["disk"], ["meta-disk"]) and len(words) > 1:
@@ -332,10 +339,10 @@ def _Volume(body: Sequence[tuple[list[str], Any]]) -> tuple[int | None, dict[str
     return number, facts
 
 
-def _Fencing(body: Sequence[tuple[list[str], Any]]) -> Iterator[tuple[str, str]]:
+def _Option(body: Sequence[tuple[list[str], Any]], name: str, known_as: str) -> Iterator[tuple[str, str]]:
     for words, _ in body:
-        if words[:1] == ["fencing"] and len(words) > 1:
-            yield "fencing", words[1]
+        if words[:1] == [name] and len(words) > 1:
+            yield known_as, words[1]
 
 
 def _FindAddress(body: Sequence[tuple[list[str], Any]]) -> Address | None:
@@ -375,8 +382,8 @@ def _Dev(minor: int) -> str:
 class Syntax84:
     """Command lines for modules of version 8.4."""
 
-    # The policy on a lost link can be changed while the device is in use, and whether both sides may be open while they
-    # are connected.
+    # The policies on a lost link and on lost data can be changed while the device is in use, and whether both sides may be
+    # open while they are connected.
     CHANGES_FENCING: ClassVar[bool] = True
     CHANGES_LINK: ClassVar[bool] = True
 
@@ -395,6 +402,11 @@ class Syntax84:
             ["drbdsetup", "new-resource", f"resource{minor}"],
             ["drbdsetup", "new-minor", f"resource{minor}", str(minor), "0"],
         ]
+
+    @staticmethod
+    def NoData(minor: int, policy: str) -> Argv:
+        """Return the command that says what becomes of requests while neither side's data can be reached."""
+        return ["drbdsetup", "resource-options", f"resource{minor}", f"--on-no-data-accessible={policy}"]
 
     @staticmethod
     def Attach(

@@ -24,6 +24,7 @@ from ganeti import constants, errors, objects, runtime
 from ganeti.storage.base import BlockDev, DeviceStatus, Mirror, MirrorState
 
 _HANDSHAKE_SECONDS = 15.0
+_REJOIN_SECONDS = 15.0
 
 
 def HalfHere() -> Half:
@@ -136,6 +137,7 @@ class MirrorHalf(SimulatedDisk, Mirror):
 
     def _AssembleNow(self) -> None:
         half = HalfHere()
+        too_old = False
         if not half.assembled:
             half = self._Command("attach")
             half.GiveUpMissing()
@@ -146,7 +148,9 @@ class MirrorHalf(SimulatedDisk, Mirror):
             half.kernel.minors[half.host.name] = self.LocalMinor() or 0
         elif half.storage is None and self._Storage() is not None:
             half = self._Command("attach")
-            self._AttachTo(half)
+            too_old = not self._Takes(half)
+            if not too_old:
+                self._AttachTo(half)
         self._SetFound(DEVICE)
         self._FollowNow()
         if self._Other() is None:
@@ -159,6 +163,20 @@ class MirrorHalf(SimulatedDisk, Mirror):
         if half.link == STANDALONE:
             half = self._Command("connect")
             self._Connect(half, False)
+        if too_old:
+            self._WaitToBeFilled(half)
+            self._AttachTo(self._Command("attach"))
+
+    def _Takes(self, half: Half) -> bool:
+        storage = self._Storage()
+        return storage is None or half.Takes(storage.current)
+
+    def _WaitToBeFilled(self, half: Half) -> None:
+        deadline = runtime.Monotonic() + _REJOIN_SECONDS
+        while half.link != CONNECTED:
+            if runtime.Monotonic() > deadline:
+                raise errors.BlockDeviceError(f"{half} has older data than its guest has seen")
+            runtime.Sleep(1.0)
 
     def _Storage(self) -> Storage | None:
         """Return what is in this host's volume with the data, if it can be used."""

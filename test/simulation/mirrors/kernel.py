@@ -62,6 +62,8 @@ class Half:
         self.peer_disk = ""
         self.sync = ""
         self.pending: list[int] = []
+        # Without a disk of its own: the generation that its users have seen; nothing older is attached or connected.
+        self.shown = 0
         # When the other half was first missed, and when that is noticed.
         self.noticed_at: float | None = None
 
@@ -144,15 +146,22 @@ class Half:
 
     def Detach(self) -> None:
         """The volumes are not used any longer, or cannot be."""
+        self.shown = self.current if self.primary else 0
         self.storage = None
         self.slipped = False
         if self.link == CONNECTED:
             if self.other.disk == UPTODATE and not self.other.bitmap and (self.primary or self.other.primary):
                 self.other.bitmap, self.other.current = self.other.current, self.kernel.NewGeneration()
+            self.shown = self.other.current if self.primary else 0
             self.sync = self.other.sync = ""
             self.other.peer_disk = DISKLESS
         elif self.primary:
             self.frozen = True
+
+    def Takes(self, current: int) -> bool:
+        """Whether data of this generation may be attached or connected: its users may have seen newer data."""
+        alone = self.primary and self.disk == DISKLESS and self.link != CONNECTED
+        return not (alone and self.shown) or current == self.shown
 
     @property
     def whole(self) -> bool:
@@ -232,6 +241,7 @@ class Half:
             # What is written from now on is not on a half without a disk.
             if half.other.disk == DISKLESS and half.disk == UPTODATE and not half.bitmap:
                 half.bitmap, half.current = half.current, self.kernel.NewGeneration()
+        self.shown = self.other.current if self.disk == DISKLESS else 0
 
     def Write(self, number: int) -> None:
         self.data.add(number)
@@ -308,6 +318,10 @@ class Kernel(GuestDisk):
         return self.acknowledged - self.given_up - self.unrecorded
 
     def Acknowledge(self, half: Half) -> None:
+        if not half.host.processes:
+            # Whoever was to be told has ended.
+            half.pending.clear()
+            return
         other = self.Paired(half)
         for lacking in (half, other):
             seen_by = half.other.data if lacking is other else half.data if half.storage else set()
@@ -417,6 +431,7 @@ class Kernel(GuestDisk):
             half.Notice()
         source = self._Judge(first, second)
         refused = first.dual != second.dual or (first.primary and second.primary and not first.dual)
+        refused = refused or not all(half.Takes(half.other.current) for half in (first, second) if half.other.current)
         if source is not None:
             overwrites = source.other.primary and source.other.disk == UPTODATE
             refused = refused or source.disk == INCONSISTENT or overwrites

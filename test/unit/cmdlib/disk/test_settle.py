@@ -346,6 +346,18 @@ def test_verify_names_what_is_frozen_and_what_is_behind_and_the_next_command(mas
     assert "ERROR" in finding and f"gnt-instance activate-disks {WEB}" in finding and "replace-disks -n" in finding
 
 
+def test_verify_says_what_a_guest_waits_for_whose_own_side_has_no_data(master: Master) -> None:
+    """There is nothing that the master could decide."""
+    disk = master.snapshot.disks[WEB_DISK]
+    master.rpc.call_blockdev_removechildren(
+        master.nodes[0], (disk, master.Instance(WEB)), (disk.children, master.Instance(WEB))
+    ).Raise("not detached")
+    _Cut(master)
+    (finding,) = [finding for finding in _Findings(master) if "is frozen" in finding]
+    assert "continues when node node2.example.org is there again" in finding and "the master decides" not in finding
+    assert f"gnt-instance activate-disks {WEB}" in finding and f"gnt-instance shutdown {WEB}" in finding
+
+
 def test_verify_names_the_commands_that_end_a_split_brain(master: Master) -> None:
     disk = master.snapshot.disks[WEB_DISK]
     master.rpc.call_drbd_disconnect_net(master.nodes[:2], ([disk], master.Instance(WEB)))
