@@ -129,6 +129,9 @@ PEER_COUNTS = "counts"
 PEER_BEHIND = "behind"
 PEER_AHEAD = "ahead"
 PEER_ALL = (PEER_COUNTS, PEER_BEHIND, PEER_AHEAD)
+
+# What the disks of a helper are called that works in the place of an instance (doc/design-install.rst).
+HELPER_DISK = "helper"
 # How often that was decided anew: a call with a lower number comes late.
 DECISION = "decision"
 

@@ -283,6 +283,7 @@ SSH_PUB_KEYS_LOCK_FILE = RUN_EXT_DIR + "/ganeti_pub_keys.lock"
 GUEST_LOCKS_DIR = RUN_EXT_DIR + "/guests"
 DISK_OPENINGS_DIR = RUN_EXT_DIR + "/openings"
 MIRRORS_DIR = RUN_EXT_DIR + "/mirrors"
+DISKS_SHOWN_DIR = RUN_EXT_DIR + "/shown"
 
 
 def DaemonPidFile(name: str) -> str:

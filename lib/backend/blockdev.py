@@ -11,7 +11,7 @@ from ganeti import errors, hypervisor, runtime
 from ganeti.backend import migrationnotes, wire
 from ganeti.backend.instance import CheckGone
 from ganeti.params import checks
-from ganeti.storage import base, links, paths, tree
+from ganeti.storage import base, links, paths, shown, tree
 from ganeti.storage.drivers.device import BuildSize, IsSize
 
 Dict = dict[str, Any]
@@ -29,7 +29,9 @@ _NOBODY = 65534
 
 def Create(bdev: Dict, size: int, owner: str, on_primary: bool, info: str, exclusive_storage: bool) -> list[Any]:
     """blockdev_create: make one layer, whose children exist; return its id."""
-    device = tree.Create(wire.Disk(bdev), size, owner, on_primary, info, exclusive_storage)
+    disk = wire.Disk(bdev)
+    shown.Forget(disk.uuid)
+    device = tree.Create(disk, size, owner, on_primary, info, exclusive_storage)
     return list(device.unique_id)
 
 
@@ -61,6 +63,7 @@ def Remove(bdev: Dict) -> None:
     while True:
         try:
             tree.Remove(disk)
+            shown.Forget(disk.uuid)
             return
         except errors.BlockDeviceError:
             if runtime.Monotonic() + _REMOVE_STEP > deadline:
@@ -198,14 +201,15 @@ def PauseResumeSync(disks: list[Dict], pause: bool) -> list[list[Any]]:
 
 
 def Wipe(bdev: Dict, offset: int, size: int) -> None:
-    """blockdev_wipe: write zeros over ``size`` MiB from ``offset``, never beyond the end."""
+    """blockdev_wipe: write zeros over ``size`` MiB from ``offset``, never beyond the end, nor over what a guest has seen."""
     disk = wire.Disk(bdev)
     device = tree.FindOrFail(disk)
     mib = (device.Dimensions()[0] + base.BLOCK_BYTES - 1) // base.BLOCK_BYTES
     if offset > mib or offset + size > mib:
         raise errors.RpcCallError(f"{device}: cannot wipe {size} MiB from {offset}, it has {mib} MiB")
     CheckWritable(device)
-    result = RunDd(device.WipeCommand(offset, size))
+    with shown.Unseen(str(device), disk.uuid, offset):
+        result = RunDd(device.WipeCommand(offset, size))
     if result.failed:
         raise errors.RpcCallError(f"{device}: wiping failed: {result.fail_reason}")
 

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ganeti import errors, hypervisor, objects, pathutils, runtime
+from ganeti import constants, errors, hypervisor, objects, pathutils, runtime
 from ganeti.backend import migrationnotes, reason, wire
 from ganeti.hypervisor.base import GuestDisk, GuestInfo, Hypervisor
 from ganeti.params import runstate
-from ganeti.storage import links, tree
+from ganeti.storage import links, shown, tree
 from ganeti.storage.base import BlockDev, Mirror
 
 REBOOT_SOFT = "soft"
@@ -77,10 +77,23 @@ def _Writable(disk: objects.Disk) -> BlockDev | None:
 
 
 def _GuestDisks(instance: objects.Instance, disks: Sequence[_FoundDisk]) -> list[GuestDisk]:
+    for disk, _, _ in disks:
+        ShowDisk(instance, disk, disk.size)
     return [
         GuestDisk(disk, pathutils.InstanceDiskLink(instance.name, index) if device_path else "", uri)
         for index, (disk, device_path, uri) in enumerate(disks)
     ]
+
+
+def ShowDisk(instance: objects.Instance, disk: objects.Disk, mib: int) -> None:
+    """Note that the guest sees a disk up to ``mib``; raise BlockDeviceError if that may be being wiped."""
+    # Those of a helper are wiped after its end, and are removed then.
+    if not _IsOfHelper(disk):
+        shown.Note(f"Instance {instance.name}: {disk.iv_name or disk.uuid}", disk.uuid, mib)
+
+
+def _IsOfHelper(disk: objects.Disk) -> bool:
+    return disk.iv_name == constants.HELPER_DISK
 
 
 def _FoundDisks(
@@ -117,13 +130,23 @@ def Start(instance_hvp_bep: Dict, startup_paused: bool, trail: reason.Trail) -> 
 
 
 def _Start(driver: Hypervisor, instance: objects.Instance, paused: bool, attempts: Sequence[str | None]) -> None:
+    is_helper = any(_IsOfHelper(disk) for disk in wire.InstanceDisks(instance))
     with migrationnotes.Locked(instance.name):
         if driver.Exists(instance.name):
             _CheckIsGuest(driver, instance)
+            if migrationnotes.Read(instance.name).helper and not is_helper:
+                raise errors.RpcCallError(
+                    f"Instance {instance.name} is not running: a helper, which works on its disks, is there in its place, and"
+                    f" its job has not seen its end. Use 'gnt-instance shutdown --timeout 0 {instance.name}' to end it, then"
+                    f" 'gnt-instance startup {instance.name}'"
+                )
             logging.info("Instance %s is running already, not starting it", instance.name)
             return
         disks = OpenedDisks(instance, attempts)
-        migrationnotes.Clear(instance.name)
+        if is_helper:
+            migrationnotes.Write(instance.name, migrationnotes.Note(helper=True))
+        else:
+            migrationnotes.Clear(instance.name)
         try:
             driver.Start(instance, disks, paused)
         except errors.HypervisorError:

@@ -11,10 +11,11 @@ from typing import Any
 
 from ganeti import errors, hypervisor, objects, pathutils, runtime
 from ganeti.backend import migrationnotes, wire
-from ganeti.backend.instance import LinkedDisks, RemoveLinks
+from ganeti.backend.instance import LinkedDisks, RemoveLinks, ShowDisk
 from ganeti.hypervisor.base import HOTPLUG_DISK, HOTPLUG_NIC, Hypervisor, Look
 from ganeti.params import runstate
 from ganeti.storage import tree
+from ganeti.storage.base import BLOCK_BYTES
 
 Dict = dict[str, Any]
 
@@ -274,6 +275,8 @@ def Hotplug(instance: Dict, action: str, dev_type: str, device: Dict, extra: Any
         plugged: objects.NIC | objects.Disk = wire.Nic(device)
     elif dev_type == HOTPLUG_DISK:
         plugged = wire.Disk(device)
+        if action == "hotadd":
+            ShowDisk(guest, plugged, plugged.size)
     else:
         raise errors.RpcCallError(f"Device type '{dev_type}' cannot be changed on a running instance")
     if action == "hotadd":
@@ -290,7 +293,9 @@ def Hotplug(instance: Dict, action: str, dev_type: str, device: Dict, extra: Any
 def ResizeDisk(instance: Dict, disk: Dict, new_size: int) -> None:
     """resize_disk: notify the guest of the disk's ``new_size`` in bytes."""
     guest, driver = _Load(instance)
-    driver.ResizeDisk(guest, wire.Disk(disk), new_size)
+    resized = wire.Disk(disk)
+    ShowDisk(guest, resized, -(-new_size // BLOCK_BYTES))
+    driver.ResizeDisk(guest, resized, new_size)
 
 
 HANDLERS = {

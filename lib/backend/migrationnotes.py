@@ -1,4 +1,4 @@
-"""What a node remembers of a guest's migration, and the lock under which its calls look and act.
+"""What a node remembers of a guest: its migration, or what runs in its place; and the lock under which its calls look and act.
 
 ``DATA/ext/migrations/NAME`` is written durably: after a crash of everything it still says where the guest may be
 (doc/design-migration.rst).
@@ -22,11 +22,15 @@ _LOCK_SECONDS = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class Note:
-    """``sent_to``: the address to which the guest was sent from here, as ``attempt``; ``arrival``: of params.runstate."""
+    """``sent_to``: the address to which the guest was sent from here, as ``attempt``; ``arrival``: of params.runstate.
+
+    ``helper``: what runs here is no guest, but works on its disks (doc/design-install.rst).
+    """
 
     sent_to: str | None = None
     attempt: str | None = None
     arrival: str | None = None
+    helper: bool = False
 
     def ToDict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

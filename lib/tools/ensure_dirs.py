@@ -76,6 +76,7 @@ def _Directories() -> list[Item]:
         (pathutils.GUEST_LOCKS_DIR, 0o700, _N),
         (pathutils.DISK_OPENINGS_DIR, 0o700, _N),
         (pathutils.MIRRORS_DIR, 0o700, _N),
+        (pathutils.DISKS_SHOWN_DIR, 0o700, _N),
         # The hypervisors' own would be the first user's who needs them: everybody in the group may make names in RUN.
         *((path, mode, _N) for path, mode in pathutils.KVM_DIRS.items()),
         *(

@@ -184,9 +184,8 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
             raise errors.OpExecError(
                 f"{err}. Disk {self.op.disk} of instance {name} has {disk.size} MiB now; what was there before may still be"
                 f" in those behind {start} MiB, and a running guest does not see them before its next start",
-                # A call that was not answered may be on its way still; the daemon's end is that of what it has not begun.
-                hint=f"when 'gnt-cluster command -n {node} pgrep dd' shows that the node has stopped wiping, restart its node"
-                " daemon, so that no delayed call wipes again, and use"
+                # A call that was not answered may be at work still.  One that begins later is refused: the guest has seen it.
+                hint=f"when 'gnt-cluster command -n {node} pgrep dd' shows that the node has stopped wiping, use"
                 f" 'gnt-instance grow-disk --absolute {name} {instance.disks.index(disk.uuid)} {disk.size}m' to show the guest"
                 " the new size; that does not wipe what is left",
             ) from err

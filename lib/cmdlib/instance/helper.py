@@ -37,7 +37,6 @@ _START_PAUSE, _END_PAUSE = 5.0, 20.0
 _REPORT_SECONDS = 60.0
 # How long its node may be silent.
 _SILENCE_SECONDS = 300.0
-_NAME = "helper"
 
 
 class Helper:
@@ -180,7 +179,7 @@ class Helper:
         directory = diskgen.FileDirectory(lu.snapshot, template, None, instance.name)
         plan = diskgen.PlanDisks(lu.snapshot, template, instance.uuid, instance.primary_node, directory=directory)
         [disk] = diskgen.GenerateDisks(lu, plan, [request])
-        disk = disk.Replace(iv_name=_NAME)
+        disk = disk.Replace(iv_name=constants.HELPER_DISK)
         made = CreateDisks(lu, instance, [disk], template)
         if lu.snapshot.cluster.prealloc_wipe_disks:
             WipeOrUndo(lu, instance, [(disk, 0)], made)

@@ -119,6 +119,28 @@ def test_the_guest_does_not_see_what_may_still_be_wiped(filed: Master, failing: 
         assert filed[0].arguments["resize_disk"][2] == 11240 << 20
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_call_that_comes_late_wipes_nothing_that_the_guest_has_seen(filed: Master, restarted: bool) -> None:
+    """It was held up on its way until the guest had been shown the new part, or had been started anew and ended."""
+    filed.cfg.Update(filed.snapshot.cluster.Replace(prealloc_wipe_disks=True))
+    filed[0].faults["blockdev_wipe"] = "no answer"
+    with pytest.raises(errors.OpExecError, match="no answer"):
+        _Grow(filed, 1000)
+    filed[0].faults.clear()
+    late = filed[0].arguments["blockdev_wipe"]
+    if restarted:
+        filed.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+        filed.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    else:
+        _Grow(filed, 11240, absolute=True)
+    assert late[1] == 10240
+    result = filed.rpc.call_blockdev_wipe(filed.nodes[0], (_Disk(filed), filed.Instance(WEB)), *late[1:])
+    assert "a guest has seen the first 11240 MiB" in str(result.fail_msg)
+    assert not filed[0].devices[NameOf(_Disk(filed))].wiped
+    _Grow(filed, 100)
+    assert filed[0].devices[NameOf(_Disk(filed))].wiped == 11340, "what no guest has seen is wiped"
+
+
 def test_others_get_the_nodes_while_it_is_wiped(filed: Master) -> None:
     filed.cfg.Update(filed.snapshot.cluster.Replace(prealloc_wipe_disks=True))
     held: dict[str, Any] = {}

@@ -93,6 +93,12 @@ class Zeroing(Exporting):
                 self._running = 0
                 self.on_end(WEB)
 
+    def Lengthen(self) -> None:
+        self._left += 100
+
+    def HelperRuns(self) -> bool:
+        return bool(self._running) and WEB in self.master[0].guests
+
     def Export(self, cbs: Callbacks | None = None, **values: Any) -> Any:
         self.master[0].calls.clear()
         more = {"zero_free_space": True, "compress": "gzip", "long_sleep": True, **values}
@@ -417,7 +423,7 @@ def test_a_master_that_has_ended_starts_nothing_again(three: Master) -> None:
 
 def _DieEverywhere(master: Master, scene: Zeroing) -> None:
     """Whenever the master dies: what is left is named by verify, and the instance starts from its own disks."""
-    disks, named = scene.disks, 0
+    disks, named, refused = scene.disks, 0, 0
     for number in range(1, 100):
         op = opcodes.OpBackupExport(
             instance_name="web", target_node="node2", zero_free_space=True, compress="gzip", long_sleep=True
@@ -431,13 +437,22 @@ def _DieEverywhere(master: Master, scene: Zeroing) -> None:
             break
         if {"call_blockdev_snapshot", "call_export_start"} & set(seen):
             break
-        if scene.Runs():
+        if scene.HelperRuns():
+            # It does not end meanwhile, and is not taken for the guest.
+            scene.Lengthen()
+            with pytest.raises(
+                errors.OpExecError, match=f"helper.*in its place.*'gnt-instance shutdown --timeout 0 {WEB}'"
+            ):
+                master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+            master.Run(opcodes.OpInstanceShutdown(instance_name=WEB, timeout=0))
+            refused += 1
+        elif scene.Runs():
             master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
         master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
         assert len(master[0].arguments["instance_start"][0]["disks_info"]) == 2
         named += _FollowVerify(master)
         assert (scene.Volumes(), scene.Folder()) == (scene.before, scene.folder), seen
-    assert named > 5 and {"call_blockdev_image", "call_instance_info"} <= set(seen)
+    assert named > 5 and refused and {"call_blockdev_image", "call_instance_info"} <= set(seen)
 
 
 def _FollowVerify(master: Master) -> int:
