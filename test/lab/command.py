@@ -45,6 +45,12 @@ def Main(argv: list[str]) -> int:
     parser.add_argument(
         "--first", type=int, default=1, metavar="PLACE", help="where the stories of every place (_everywhere) begin"
     )
+    parser.add_argument(
+        "--strikes",
+        choices=("one", "others", "all"),
+        default="one",
+        help="what they do at each place: one thing, after the other in turn, what that leaves out, or all",
+    )
     parser.add_argument("--keep", action="store_true", help="leave the machines running, and take commands")
     options = parser.parse_args(argv)
     if options.list:
@@ -104,7 +110,7 @@ def _TellInCluster(options: argparse.Namespace, names: list[str], say: Callable[
         tempfile.TemporaryDirectory(prefix="lab-", dir="/var/tmp") as folder,
         LabCluster(Path(folder), options.nodes, say) as cluster,
     ):
-        stage = Stage(cluster, options.seed, say, options.first)
+        stage = Stage(cluster, options.seed, say, options.first, options.strikes)
         for name, seed in _Rounds(names, options.times, options.seed):
             failed += not _Tell(stage, name, seed)
             if failed and not options.keep:

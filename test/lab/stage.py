@@ -41,13 +41,22 @@ def Mirrors(node: Node) -> dict[int, Mirror]:
 class Teller(Generic[_Cluster]):
     """Some machines for stories; ``random`` decides what a story leaves open.
 
-    ``first``: the place, from 1, at which a story begins that goes from place to place.
+    ``first``: the place, from 1, at which a story begins that goes from place to place; ``strikes``: what it does at each
+    of them, ``one`` thing after the other in turn, the ``others`` or ``all``.
     """
 
-    def __init__(self, cluster: _Cluster, seed: int, say: Callable[[str], None] = lambda _: None, first: int = 1):
+    def __init__(
+        self,
+        cluster: _Cluster,
+        seed: int,
+        say: Callable[[str], None] = lambda _: None,
+        first: int = 1,
+        strikes: str = "one",
+    ):
         self.cluster = cluster
         self.seed = seed
         self.first = first
+        self.strikes = strikes
         self.random = random.Random(seed)
         self.say = say
 

@@ -178,6 +178,7 @@ def test_life_of_a_mirror(pair: Pair) -> None:
     _LocalStorage(one, two)
     _CutAndHealed(one, two, pair, switch)
     _Served(one, two, pair, switch)
+    _OutdatedBesideNoDisk(one, two, pair, switch)
     _LeftBehind(one, two, pair, switch)
     _PowerLost(one, two)
     _NewSecondary(one, two, pair, switch)
@@ -378,6 +379,29 @@ def _Served(one: Side, two: Side, pair: Pair, switch: Switch) -> None:
         side.Do(("drbd_follow", [[side.Disk("counts")]]))
     one.Do(one.Assemble("counts", primary=True))
     one.CheckWrites(acknowledged)
+
+
+def _OutdatedBesideNoDisk(one: Side, two: Side, pair: Pair, switch: Switch) -> None:
+    """A side that was left behind, and whose loss somebody accepts, is opened although the other one is connected without data."""
+    acknowledged = one.Acknowledged()
+    one.Do(("blockdev_close", ["", [one.Disk()]]))
+    pair.Cut()
+    for side in (one, two):
+        side.Wait(connection="WFConnection")
+    two.Do(("drbd_follow", [[two.Disk("ahead")]]))
+    one.machine.Run("drbdsetup", "detach", "0", "--force")
+    switch.Heal()
+    assert two.Wait(connected=True, peer_disk="Diskless").disk == "Outdated"
+    assert "Outdated on this node and Diskless" in two.Fail(*two.Assemble("counts", primary=True))
+    two.Do(two.Assemble("behind", primary=True))
+    assert two.Wait(primary=True).disk == "UpToDate"
+    two.CheckWrites(acknowledged)
+    one.Do(one.Assemble("ahead"))
+    one.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate")
+    for side in (one, two):
+        side.Do(("drbd_follow", [[side.Disk("counts")]]))
+    two.Do(("blockdev_close", ["", [two.Disk()]]))
+    one.Do(one.Assemble("counts", primary=True))
 
 
 def _WaitForRefusal(*sides: Side) -> None:

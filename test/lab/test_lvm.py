@@ -15,7 +15,8 @@ STORIES = ("test/unit/storage/test_contract.py", "test/lab/inside/lvm_story.py")
 
 @pytest.mark.lab
 def test_the_driver_fits_a_real_lvm(tmp_path: Path) -> None:
-    disks = [MakeDisk(tmp_path / f"disk{number}", 512) for number in range(2)]
+    # The third one is brought from elsewhere, for one of the stories.
+    disks = [MakeDisk(tmp_path / f"disk{number}", 512) for number in range(3)]
     with Machine("node1", tmp_path, Fetch(), disks, installed=Compile(tmp_path / "compiled")) as node:
         node.Start()
         node.Wait()

@@ -114,3 +114,32 @@ def test_units() -> None:
     assert units.GetUnits("lvm-vg").Space("vg", True)[1] == units.GetUnits("lvm-pv").Space("vg", True)[1] * 493
     assert {row["vg"] for row in procedures.NodeVolumes()} == {"vg"}
     assert [pv["lv_list"] for pv in procedures.PvList(["vg"])]
+
+
+def _Lvm(*argv: str) -> str:
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_another_group_of_the_same_name() -> None:
+    """Somebody has brought a disk with one: nothing that may be its volume is used until one of the two has another name."""
+    ours = Create("one", 100)
+    # Made where ours is not seen, as on the machine that the disk comes from.
+    away = ["--config", 'devices/global_filter=["a|^/dev/vdc$|","r|.*|"]']
+    _Lvm("vgcreate", "-q", "-y", *away, "vg", "/dev/vdc")
+    try:
+        _Lvm("lvcreate", "-q", "-an", "-Zn", "-Wn", *away, "-n", "one", "-L", "64m", "vg")
+        with pytest.raises(
+            errors.BlockDeviceError, match=r"two volume groups of this node have a volume.*'vgrename UUID NAME'"
+        ):
+            tree.Find(ours)
+        with pytest.raises(
+            errors.BlockDeviceError, match=r"2 volume groups are called vg on this node.*'vgrename UUID NAME'"
+        ):
+            Create("new", 64)
+        uuid = _Lvm("vgs", "--noheadings", "-o", "vg_uuid", *away, "vg")
+        _Lvm("vgrename", "-q", uuid, "brought")
+        assert tree.FindOrFail(ours).Dimensions()[0] == 100 * MIB
+        Create("new", 64)
+    finally:
+        _Lvm("vgremove", "-q", "-f", *away, _Lvm("vgs", "--noheadings", "-o", "vg_name", *away))
+    assert tree.FindOrFail(ours).Dimensions()[0] == 100 * MIB

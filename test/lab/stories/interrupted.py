@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from lab.cluster import Node
 from lab.stage import Stage
@@ -76,12 +77,11 @@ def _Places(stage: Stage, *choices: Iterable[int]) -> Iterator[tuple[int, ...]]:
         yield place
 
 
-def _InTurn(stage: Stage, strikes: tuple[Strike, ...], *place: int) -> Strike:
-    """Return the strike whose turn it is at a place.
-
-    ``--times`` as many as there are strikes: each of them at each place.
-    """
-    return strikes[(stage.seed + sum(place)) % len(strikes)]
+def _AtPlace(stage: Stage, strikes: Sequence[Strike], *place: int) -> list[Strike]:
+    """Return what strikes at a place: the one whose turn it is, or the others or all, as the run was told."""
+    turn = (stage.seed + sum(place)) % len(strikes)
+    others = [*strikes[turn + 1 :], *strikes[:turn]]
+    return {"one": [strikes[turn]], "others": others, "all": [strikes[turn], *others]}[stage.strikes]
 
 
 def _Interrupt(stage: Stage, argv: list[str], mark: str, step: int, strike: Callable[[], Callable[[], None]]) -> str:
@@ -167,23 +167,24 @@ def _Start(stage: Stage, name: str) -> None:
 # --- migration ------------------------------------------------------------------------------------------------------------
 
 
-def _Migration(stage: Stage, strike: Strike, step: int, side: int) -> None:
-    """Strike the node that the guest leaves (``side`` 0) or the other one at a step of a migration."""
-    source, target = Pair(stage)
-    victim = (source, target)[side]
-    with stage.Instance("drbd", source, target) as name, Writer(stage.cluster, name) as writer:
-        WaitForSync(stage, name)
-        writer.WaitFor()
-        argv = ["instance", "migrate", "-f", name]
-        said = _Interrupt(stage, argv, " [*] ", step, lambda: strike(stage, victim, name, writer))
-        _DoAsTold(stage, name, said, "migrate")
-        _Start(stage, name)
-        WaitForSync(stage, name)
-        CheckOnePrimary(stage, name)
-        writer.WaitFor()
-        # Both sides have every write, whichever the guest is on now.
-        primary = stage.Primary(name)
-        stage.CheckWrites(writer, primary)
+def _Migration(stage: Stage, strikes: Sequence[Strike], step: int, side: int) -> None:
+    """Strike the node that the guest leaves (``side`` 0) or the other one at a step of a migration, one migration each."""
+    with stage.Instance("drbd", *Pair(stage)) as name, Writer(stage.cluster, name) as writer:
+        for strike in strikes:
+            WaitForSync(stage, name)
+            writer.WaitFor()
+            source = stage.Primary(name)
+            victim = (source, stage.Other(source))[side]
+            argv = ["instance", "migrate", "-f", name]
+            said = _Interrupt(stage, argv, " [*] ", step, partial(strike, stage, victim, name, writer))
+            _DoAsTold(stage, name, said, "migrate")
+            _Start(stage, name)
+            WaitForSync(stage, name)
+            CheckOnePrimary(stage, name)
+            writer.WaitFor()
+            # Both sides have every write, whichever the guest is on now.
+            primary = stage.Primary(name)
+            stage.CheckWrites(writer, primary)
         MoveAndCheck(stage, name, stage.Other(primary))
         stage.CheckWrites(writer, stage.Other(primary))
 
@@ -194,28 +195,28 @@ def _SomeStep(stage: Stage) -> tuple[int, int]:
 
 def interrupted_migration_without_master(stage: Stage) -> None:
     """The master daemon is killed at a step of a migration."""
-    _Migration(stage, KillMaster, *_SomeStep(stage))
+    _Migration(stage, [KillMaster], *_SomeStep(stage))
 
 
 def interrupted_migration_without_noded(stage: Stage) -> None:
     """The node daemon of either node is killed at a step of a migration."""
-    _Migration(stage, KillNoded, *_SomeStep(stage))
+    _Migration(stage, [KillNoded], *_SomeStep(stage))
 
 
 def interrupted_migration_without_guest(stage: Stage) -> None:
     """The guest's process on either node ends at a step of a migration."""
-    _Migration(stage, EndGuest, *_SomeStep(stage))
+    _Migration(stage, [EndGuest], *_SomeStep(stage))
 
 
 def interrupted_migration_without_power(stage: Stage) -> None:
     """Either node loses its power at a step of a migration, and comes back."""
-    _Migration(stage, CutPower, *_SomeStep(stage))
+    _Migration(stage, [CutPower], *_SomeStep(stage))
 
 
 def interrupted_migration_everywhere(stage: Stage) -> None:
     """At each step of a migration each node loses something, one thing after the other in turn."""
     for step, side in _Places(stage, range(1, STEPS_OF_MIGRATION + 1), _SIDES):
-        _Migration(stage, _InTurn(stage, _ON_MIGRATION, step, side), step, side)
+        _Migration(stage, _AtPlace(stage, _ON_MIGRATION, step, side), step, side)
 
 
 # --- replacement of a side's volumes --------------------------------------------------------------------------------------
@@ -231,24 +232,29 @@ def _RemoveUnknown(stage: Stage) -> None:
             stage.say(f"         {volume} was left on {node}; gnt-cluster verify said how to remove it")
 
 
-def _Replacement(stage: Stage, strike: Strike, victim: Node, step: int, where: str) -> None:
+def _Replacement(stage: Stage, strikes: Sequence[Strike], victim: Node, step: int, where: str) -> None:
+    """Strike a node at a step of a replacement, one replacement each; the master is the primary node."""
     primary, secondary = stage.cluster.nodes[:2]
     with stage.Instance("drbd", primary, secondary) as name:
         WaitForSync(stage, name)
         with stage.Writing(name, secondary) as writer:
-            argv = ["instance", "replace-disks", where, name]
-            said = _Interrupt(stage, argv, "STEP", step, lambda: strike(stage, victim, name, writer))
-            _DoAsTold(stage, name, said, f"replace-disks {where}")
-            _Start(stage, name)
-            CheckOnePrimary(stage, name)
-            writer.WaitFor()
-            _RemoveUnknown(stage)
-            MoveAndCheck(stage, name, secondary)
+            for strike in strikes:
+                if stage.Primary(name) is not primary:
+                    MoveAndCheck(stage, name, primary)
+                    stage.CheckWrites(writer, primary)
+                argv = ["instance", "replace-disks", where, name]
+                said = _Interrupt(stage, argv, "STEP", step, partial(strike, stage, victim, name, writer))
+                _DoAsTold(stage, name, said, f"replace-disks {where}")
+                _Start(stage, name)
+                CheckOnePrimary(stage, name)
+                writer.WaitFor()
+                _RemoveUnknown(stage)
+                MoveAndCheck(stage, name, secondary)
 
 
 def _Replace(stage: Stage, strike: Strike, victim: Node) -> None:
     step = stage.random.randint(1, STEPS_OF_REPLACEMENT)
-    _Replacement(stage, strike, victim, step, stage.random.choice(["-p", "-s"]))
+    _Replacement(stage, [strike], victim, step, stage.random.choice(["-p", "-s"]))
 
 
 def interrupted_replace_without_master(stage: Stage) -> None:
@@ -274,5 +280,5 @@ def interrupted_replace_without_secondary(stage: Stage) -> None:
 def interrupted_replace_everywhere(stage: Stage) -> None:
     """At each step of replace-disks, of either side, each node loses something, one thing after the other in turn."""
     for step, replaced, side in _Places(stage, range(1, STEPS_OF_REPLACEMENT + 1), _SIDES, _SIDES):
-        strike = _InTurn(stage, _ON_REPLACEMENT, step, replaced, side)
-        _Replacement(stage, strike, stage.cluster.nodes[side], step, ("-p", "-s")[replaced])
+        strikes = _AtPlace(stage, _ON_REPLACEMENT, step, replaced, side)
+        _Replacement(stage, strikes, stage.cluster.nodes[side], step, ("-p", "-s")[replaced])
