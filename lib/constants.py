@@ -129,11 +129,11 @@ PEER_COUNTS = "counts"
 PEER_BEHIND = "behind"
 PEER_AHEAD = "ahead"
 PEER_ALL = (PEER_COUNTS, PEER_BEHIND, PEER_AHEAD)
+# How often that was decided anew: a call with a lower number comes late.
+DECISION = "decision"
 
 # What the disks of a helper are called that works in the place of an instance (doc/design-install.rst).
 HELPER_DISK = "helper"
-# How often that was decided anew: a call with a lower number comes late.
-DECISION = "decision"
 
 # How an instance begins, and where an export goes: to a node, or to another cluster.
 CREATE_NEW, CREATE_IMPORT, CREATE_REMOTE_IMPORT = "create", "import", "remote-import"

@@ -30,8 +30,8 @@ _NOBODY = 65534
 def Create(bdev: Dict, size: int, owner: str, on_primary: bool, info: str, exclusive_storage: bool) -> list[Any]:
     """blockdev_create: make one layer, whose children exist; return its id."""
     disk = wire.Disk(bdev)
-    shown.Forget(disk.uuid)
     device = tree.Create(disk, size, owner, on_primary, info, exclusive_storage)
+    shown.Forget(disk.uuid)
     return list(device.unique_id)
 
 

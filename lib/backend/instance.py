@@ -134,11 +134,11 @@ def _Start(driver: Hypervisor, instance: objects.Instance, paused: bool, attempt
     with migrationnotes.Locked(instance.name):
         if driver.Exists(instance.name):
             _CheckIsGuest(driver, instance)
-            if migrationnotes.Read(instance.name).helper and not is_helper:
+            if not is_helper:
+                CheckNoHelper(instance.name)
+            elif not migrationnotes.Read(instance.name).helper:
                 raise errors.RpcCallError(
-                    f"Instance {instance.name} is not running: a helper, which works on its disks, is there in its place, and"
-                    f" its job has not seen its end. Use 'gnt-instance shutdown --timeout 0 {instance.name}' to end it, then"
-                    f" 'gnt-instance startup {instance.name}'"
+                    f"Instance {instance.name} is running, so that no helper can work on its disks"
                 )
             logging.info("Instance %s is running already, not starting it", instance.name)
             return
@@ -152,6 +152,12 @@ def _Start(driver: Hypervisor, instance: objects.Instance, paused: bool, attempt
         except errors.HypervisorError:
             RemoveLinks(instance)
             raise
+
+
+def CheckNoHelper(name: str) -> None:
+    """Raise RpcCallError if what runs here is a helper, which its job would end."""
+    if migrationnotes.Read(name).helper:
+        raise errors.RpcCallError(f"Instance {name} is not running: {runstate.HelperText(name)}")
 
 
 def _CheckIsGuest(driver: Hypervisor, instance: objects.Instance) -> None:
@@ -199,28 +205,50 @@ def _Shutdown(driver: Hypervisor, instance: objects.Instance, timeout: float) ->
         logging.info("Instance %s is not running, nothing to shut down", instance.name)
     elif not _AskToStop(driver, instance, timeout):
         logging.error("Instance %s did not shut down within %g s, ending it", instance.name, timeout)
-        driver.Stop(instance, force=True)
+        try:
+            driver.Stop(instance, force=True)
+        except errors.HypervisorError as err:
+            # It may be what it waits for that keeps it, see below.
+            logging.warning("%s", err)
         if not (_WaitGone(driver, instance, _FORCED_SECONDS) or _WaitReleased(driver, instance)):
             raise errors.RpcCallError(
-                f"Could not shut down instance {instance.name} even by destroying it; "
-                "look at its process on the node, it may hang in the kernel"
+                f"Could not shut down instance {instance.name} even by destroying it; {_WhatHoldsIt(instance)}"
             )
     driver.Cleanup(instance.name)
 
 
 def _WaitReleased(driver: Hypervisor, instance: objects.Instance) -> bool:
-    """Return whether a guest that was ended goes once nothing waits any longer on its mirrors' sides that do not count.
+    """Return whether a guest that was killed goes once nothing waits any longer on sides of mirrors that do not count.
 
     A process cannot end while a disk has not answered it, and such a side may wait for ever for the other one.
     """
-    for disk in wire.InstanceDisks(instance):
+    for device in _Mirrors(instance):
         try:
-            device = tree.Find(disk)
-            if isinstance(device, Mirror):
-                device.Release()
+            device.Release()
         except errors.BlockDeviceError as err:
             logging.warning("Instance %s: %s", instance.name, err)
     return _WaitGone(driver, instance, _FORCED_SECONDS)
+
+
+def _Mirrors(instance: objects.Instance) -> list[Mirror]:
+    """Return the mirrors that are set up here; those that cannot be looked at are left out."""
+    found = []
+    for disk in wire.InstanceDisks(instance):
+        try:
+            device = tree.Find(disk)
+        except errors.BlockDeviceError as err:
+            logging.warning("Instance %s: %s", instance.name, err)
+        else:
+            found += [device] if isinstance(device, Mirror) else []
+    return found
+
+
+def _WhatHoldsIt(instance: objects.Instance) -> str:
+    """Return what a process may wait for that does not end, and what to do."""
+    frozen = [str(device) for device in _Mirrors(instance) if device.Connection().frozen]
+    if not frozen:
+        return "look at its process on the node, it may hang in the kernel"
+    return f"it waits for {', '.join(frozen)}, frozen here until it is connected; 'gnt-cluster verify' says what to do"
 
 
 def _AskToStop(driver: Hypervisor, instance: objects.Instance, timeout: float) -> bool:
@@ -259,6 +287,7 @@ def Reboot(inst: Dict, reboot_type: str, shutdown_timeout: float, trail: reason.
         raise errors.RpcCallError(f"Cannot reboot instance {instance.name}: it is not running")
     if driver.Look(instance.name).state not in (*runstate.HOLDS, runstate.UNRESPONSIVE):
         _CheckIsGuest(driver, instance)
+    CheckNoHelper(instance.name)
     if reboot_type == REBOOT_SOFT:
         driver.Reboot(instance)
     elif reboot_type == REBOOT_HARD:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ganeti import errors, hypervisor, objects, pathutils, runtime
 from ganeti.backend import migrationnotes, wire
-from ganeti.backend.instance import LinkedDisks, RemoveLinks, ShowDisk
+from ganeti.backend.instance import CheckNoHelper, LinkedDisks, RemoveLinks, ShowDisk
 from ganeti.hypervisor.base import HOTPLUG_DISK, HOTPLUG_NIC, Hypervisor, Look
 from ganeti.params import runstate
 from ganeti.storage import tree
@@ -57,6 +57,7 @@ def Migratable(instance: Dict) -> None:
     if state == runstate.GONE:
         raise errors.RpcCallError(f"Instance {guest.name} is not running")
     _CheckSendable(guest.name, state)
+    CheckNoHelper(guest.name)
     driver.MigrationInfo(guest)
     for index in range(len(wire.InstanceDisks(guest))):
         link = pathutils.InstanceDiskLink(guest.name, index)
@@ -112,6 +113,7 @@ def Migrate(cluster_name: str, instance: Dict, target: str, live: bool) -> None:
     with migrationnotes.Locked(guest.name):
         look = driver.Look(guest.name)
         _CheckSendable(guest.name, look.state)
+        CheckNoHelper(guest.name)
         if look.sending:
             raise errors.RpcCallError(f"Instance {guest.name} is being migrated already")
         migrationnotes.Write(guest.name, migrationnotes.Note(target, runtime.NewUuid()))

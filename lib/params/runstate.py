@@ -46,6 +46,14 @@ KEY = "run_state"
 AWAITED, HELD, ARRIVED, NEVER = "awaited", "held", "arrived", "never"
 
 
+def HelperText(name: str) -> str:
+    """Return what is the matter where a helper runs (doc/design-install.rst) and somebody wants the instance."""
+    return (
+        "a helper, which works on its disks, is running in its place, and the job that started it is gone. Use"
+        f" 'gnt-instance shutdown --timeout 0 {name}' to end it, then 'gnt-instance startup {name}'"
+    )
+
+
 def Of(row: Mapping[str, Any]) -> str:
     """Return the state in a row of ``instance_info`` or ``all_instances_info``; one that names none runs."""
     state = row.get(KEY, RUNNING)

@@ -1,7 +1,8 @@
 """Up to where guests of this node have seen a disk, so that a call to wipe it that comes late harms nothing.
 
 ``RUN/ext/shown/UUID`` has the MiB.  The file is gone with the node's power, and so are calls that hang.  It is also the lock
-under which the disk is wiped.  A guest on another node, with shared storage, is not known here.
+under which the disk is wiped.  Not known here: a guest on another node, with shared storage, and a program that goes on
+wiping after its node daemon was killed.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ def Note(what: str, uuid: str, mib: int) -> None:
 
 @contextmanager
 def Unseen(what: str, uuid: str, mib: int) -> Iterator[None]:
-    """Show no guest anything new for the block; raise BlockDeviceError if one has seen what lies behind ``mib``."""
+    """Show no guest anything new for the block; raise BlockDeviceError if one has seen more than ``mib``."""
     with _Lock(what, uuid) as lock:
         seen = _Read(lock)
         if seen > mib:
             raise errors.BlockDeviceError(
-                f"{what}: a guest has seen the first {seen} MiB, so nothing from {mib} MiB on is wiped; this call came late and"
+                f"{what}: a guest has seen its first {seen} MiB, so it is not wiped from {mib} MiB on; this call came late and"
                 " changes nothing"
             )
         yield
@@ -46,8 +47,6 @@ def Forget(uuid: str) -> None:
 
 
 def _Path(uuid: str) -> str:
-    if not uuid or "/" in uuid or uuid[0] == ".":
-        raise errors.BlockDeviceError(f"Disk UUID {uuid[:80]!r} cannot be used in file names")
     return f"{pathutils.DISKS_SHOWN_DIR}/{uuid}"
 
 
@@ -58,8 +57,8 @@ def _Lock(what: str, uuid: str) -> protocols.FileLock:
         return runtime.LockFile(path, exclusive=True, timeout=_LOCK_SECONDS)
     except runtime.LockBusy as err:
         raise errors.BlockDeviceError(
-            f"{what}: is being wiped by a call that its job may have given up; when 'pgrep dd' shows no program of that kind on"
-            " this node any longer, try again"
+            f"{what}: is being wiped by a call that its job may have given up; when 'pgrep -ax dd' shows nothing on this node any"
+            " longer, try again"
         ) from err
 
 

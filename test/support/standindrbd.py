@@ -15,6 +15,7 @@ from simulated.disk import File
 if TYPE_CHECKING:
     from simulated import Invocation, Machine
 
+    from ganeti import objects
     from support.standinlvm import StandInLvm
 
 MIB = 1 << 20
@@ -255,6 +256,10 @@ class StandInDrbd:
         """The disk below a device fails, and is let go."""
         self._DoDetach([str(minor)], {"force": ""})
         self._links.Publish()
+
+    def LoseMeta(self, disk: objects.Disk) -> None:
+        """What was written to a volume for metadata is gone."""
+        del self._metas[id(self._machine.disk.Lookup("/dev/{}/{}".format(*disk.logical_id)))]
 
     def Minor(self, minor: int) -> Device:
         return self.devices[minor]

@@ -79,7 +79,7 @@ def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[object
         here, there = (_StateOn(disk, uuid, answers) for uuid in (primary, other))
         names = snapshot.NodeName(primary), snapshot.NodeName(other)
         filled = here is not None and here["in_resync"]
-        problems = _Problems(str(name), str(disk.iv_name), names, here, there)
+        problems = _Problems(str(name), str(disk.iv_name), names, here, there, mirrors.Names(disk, other))
         for text in problems:
             report.Error(_CODE, INSTANCE, name, text)
         known = snapshot.nodes[primary].group, disk.dev_type
@@ -140,20 +140,13 @@ def _Problems(
     nodes: tuple[str, str],
     here: dict[str, Any] | None,
     there: dict[str, Any] | None,
+    other_is_behind: bool,
 ) -> list[str]:
     primary, other = nodes
     activate = f"use 'gnt-instance activate-disks {name}'"
     problems = []
     if here is not None and here["primary"] and here["frozen"]:
-        decision = (
-            f"its own data is not complete, so it continues when node {other} is there again: bring that node back, then"
-            f" {activate}. If its copy is lost for good, 'gnt-instance shutdown {name}' ends the guest"
-            if here.get("incomplete")
-            else "the master decides within a minute, its job 'INSTANCE_SETTLE_MIRRORS' in 'gnt-job list' says what it did"
-        )
-        problems.append(
-            f"{disk} is frozen on node {primary}, the guest waits for the connection to node {other}; {decision}"
-        )
+        problems.append(f"{disk} is frozen on node {primary}, {_Wait(name, nodes, here, other_is_behind)}")
     sizes = [_Mib(state) for state in (here, there)]
     if all(sizes) and sizes[0] != sizes[1] and any(state and state["standalone"] for state in (here, there)):
         problems.append(
@@ -176,6 +169,27 @@ def _Problems(
                 " again from the other side"
             )
     return problems
+
+
+def _Wait(name: str, nodes: tuple[str, str], here: dict[str, Any], other_is_behind: bool) -> str:
+    """Return what a guest waits for whose side is frozen, and what to do."""
+    primary, other = nodes
+    activate = f"use 'gnt-instance activate-disks {name}'"
+    if here["local_uptodate"]:
+        return (
+            f"the guest waits for the connection to node {other}; the master decides within a minute, its job"
+            " 'INSTANCE_SETTLE_MIRRORS' in 'gnt-job list' says what it did"
+        )
+    if other_is_behind:
+        return (
+            f"where its data cannot be used, and the copy on node {other} is older: if the disk of node {primary} can be read"
+            f" again, {activate}. If not, 'gnt-instance shutdown --timeout 0 {name}' ends the guest, and 'gnt-instance failover"
+            f" --ignore-consistency {name}' starts it with the older data"
+        )
+    return (
+        f"the guest waits for node {other}, as the data on node {primary} is not complete by itself: bring node {other} back,"
+        f" then {activate}. If its copy is lost for good, 'gnt-instance shutdown --timeout 0 {name}' ends the guest"
+    )
 
 
 def _Choice(name: str, nodes: tuple[str, str], here: dict[str, Any], there: dict[str, Any]) -> str:

@@ -320,10 +320,13 @@ class _Assembly:
         return result
 
     def SetUp(self, disk: objects.Disk) -> None:
-        """Set a disk up on all its nodes, the primary one included, without opening it."""
+        """Set a disk up on all its nodes, the primary one included, without opening it.
+
+        The primary one is the last: a side that is open there without data waits for the other one.
+        """
         primary, usable = self._instance.primary_node, True
         away = None
-        for node_uuid in DiskNodes(self._caller, self._instance, disk):
+        for node_uuid in reversed(DiskNodes(self._caller, self._instance, disk)):
             result = self._Call(node_uuid, disk, False)
             if not result.fail_msg:
                 continue

@@ -179,13 +179,16 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         except errors.OpExecError as err:
             instance = self.current
             name, node = instance.name, self._Name(instance.primary_node)
+            # Unless the guest sees it on another node.
+            shared = self.snapshot.DiskTemplate(instance) in disk_params.With(mirror=disk_params.EXTERNAL)
+            restart = " restart its node daemon, so that no delayed call wipes again, and" if shared else ""
             if not instance.disks_active:
                 ShutdownDisks(self, instance, [disk])
             raise errors.OpExecError(
                 f"{err}. Disk {self.op.disk} of instance {name} has {disk.size} MiB now; what was there before may still be"
                 f" in those behind {start} MiB, and a running guest does not see them before its next start",
                 # A call that was not answered may be at work still.  One that begins later is refused: the guest has seen it.
-                hint=f"when 'gnt-cluster command -n {node} pgrep dd' shows that the node has stopped wiping, use"
+                hint=f"when 'gnt-cluster command -n {node} \"pgrep -ax dd\"' shows that the node has stopped wiping,{restart} use"
                 f" 'gnt-instance grow-disk --absolute {name} {instance.disks.index(disk.uuid)} {disk.size}m' to show the guest"
                 " the new size; that does not wipe what is left",
             ) from err

@@ -60,9 +60,14 @@ class _RunLU(InstanceLU[_RunOp]):
     def _CheckPlace(self, doing: str) -> Situation:
         """Return what all nodes see of the instance; OpPrereqError unless it is on its primary node or nowhere.
 
-        A sent copy that may be resumed is in the way as well.
+        A sent copy that may be resumed is in the way as well, and so is a helper.
         """
         situation = self._Look()
+        if any(view.helper for view in situation.views.values()):
+            raise errors.OpPrereqError(
+                f"Instance {self.instance.name} {doing}: {runstate.HelperText(str(self.instance.name))}",
+                errors.ECODE_STATE,
+            )
         nowhere = situation.verdict.kind is Kind.NOWHERE and not situation.verdict.choices
         if not nowhere and not situation.IsHere(self.instance.primary_node):
             raise situation.Refusal(doing)

@@ -189,9 +189,9 @@ class Drbd(Mirror):
         state = self._State()
         if state is None or not state.in_use or not state.primary:
             return
-        if state.frozen and self._MayRelease():
+        if self._MayRelease(state):
             with self.Obeying():
-                if self._Known().frozen:
+                if self._MayRelease(self._Known()):
                     self._ReleaseNow()
                     self._Demote()
                     return
@@ -286,18 +286,22 @@ class Drbd(Mirror):
                 self._FollowNow()
 
     def _FollowNow(self) -> None:
-        self._SetNoDataPolicy()
         config, policy = self._Config(), self._Policy()
         now = (config.fencing if config is not None else None) or drbdtools.GO_ALONE
         if policy is not None and policy != now and not self._Known().diskless:
             self._SetOptions(drbdtools.Syntax().Fencing(policy))
         self._Obey()
+        try:
+            self._SetNoDataPolicy()
+        except errors.BlockDeviceError as err:
+            # Nothing that anybody waits for.
+            logging.warning("%s", err)
 
     def Release(self) -> None:
         drbdtools.Refresh()
-        if self._MayRelease() and self.Attach():
+        if self.Attach():
             with self.Obeying():
-                if self._Known().frozen:
+                if self._MayRelease(self._Known()):
                     self._ReleaseNow()
 
     def DisconnectNet(self) -> None:
@@ -386,18 +390,18 @@ class Drbd(Mirror):
 
     def _AttachToBeFilled(self) -> None:
         """Attach the volumes of an open side that has lost the other one, which served it, once that is back."""
-        if not waiting.Until(lambda: self._Fresh().agreed, _REJOIN_SECONDS):
+        self._WaitForLink(_REJOIN_SECONDS)
+        if not (self._Known().agreed and self._AttachUnlessOld()):
             raise errors.BlockDeviceError(
                 f"{self}: its data on this node is older than what the guest has seen, and the other node, which has it all,"
-                f" is not connected ({self._Known().connection}); the guest waits for it. Bring that node back, then use"
+                f" is not connected ({self._Fresh().connection}); the guest waits for it. Bring that node back, then use"
                 " 'gnt-instance activate-disks INSTANCE'"
             )
-        self._AttachDisk()
 
     def _IsShort(self, state: Minor) -> bool:
         """Return whether it is smaller than recorded, and may be taken down."""
         idle = not (state.primary or state.agreed or state.diskless)
-        return idle and 0 < (_SizeOf(self._Minor()) or 0) < self.disk.size * BLOCK_BYTES
+        return idle and 0 < (drbdtools.SizeOf(self._Minor()) or 0) < self.disk.size * BLOCK_BYTES
 
     def _Undo(self) -> None:
         """Take down what was just brought up in vain."""
@@ -409,7 +413,8 @@ class Drbd(Mirror):
     def _Obey(self) -> None:
         """Do what is recorded of the two sides, as far as it is not an option."""
         state = self._Fresh()
-        if self.Peer() == constants.PEER_BEHIND and state.frozen:
+        # Without complete data of its own there is nothing to go on with: what waits would fail.
+        if self.Peer() == constants.PEER_BEHIND and state.frozen and state.disk == drbdtools.UPTODATE:
             self._Do("resume-io", "cannot continue")
         elif self.Peer() == constants.PEER_AHEAD:
             self._StepBack(state)
@@ -420,12 +425,19 @@ class Drbd(Mirror):
         if not state.primary and not state.agreed and state.disk in (drbdtools.CONSISTENT, drbdtools.UPTODATE):
             self._Do("outdate", "its data cannot be marked as outdated")
 
-    def _MayRelease(self) -> bool:
-        return self.Peer() == constants.PEER_AHEAD
+    def _MayRelease(self, state: Minor) -> bool:
+        """Return whether what waits here may fail once its user has been killed: nothing of it counts on this side."""
+        return (
+            state.frozen and self.Peer() is not None and (self.Peer() == constants.PEER_AHEAD or self._IsServed(state))
+        )
 
     def _ReleaseNow(self) -> None:
-        """Fail what waits on a device that was left behind while it was open."""
-        logging.warning("%s: was left behind while it was open; requests that wait are failed", self)
+        """Fail what waits on a device that was left behind, or lost its data, while it was open.
+
+        Requests whose data is on the local disk already are reported as done: whoever has the device open must have been
+        killed before, and ends now.
+        """
+        logging.warning("%s: has no data that counts while it is open; requests that wait are failed", self)
         self._SetNoDataPolicy(drbdtools.FAIL)
         self._Do("detach", "its local storage cannot be detached", "--force")
         self._Do("resume-io", "its requests cannot be ended")
@@ -526,14 +538,18 @@ class Drbd(Mirror):
 
         return waiting.Until(gone, _DISCONNECT_SECONDS)
 
-    def _WaitForHandshake(self) -> None:
-        """Return once both sides have compared their data."""
+    def _WaitForLink(self, seconds: float) -> None:
+        """Return once both sides have compared their data, this one does not wait for the other, or the time is over."""
 
         def over() -> bool:
             state = self._Fresh()
             return state.agreed or state.standalone
 
-        waiting.Until(over, _HANDSHAKE_SECONDS)
+        waiting.Until(over, seconds)
+
+    def _WaitForHandshake(self) -> None:
+        """Return once both sides have compared their data."""
+        self._WaitForLink(_HANDSHAKE_SECONDS)
         state = self._Known()
         if state.agreed:
             return
@@ -621,12 +637,13 @@ class Drbd(Mirror):
 
         A guest that is served by the other side would see errors as soon as the link is lost.
         """
-        if self.Peer() is None or not drbdtools.Syntax().CHANGES_FENCING:
+        if self.Peer() is None or self._IsCustom("--fencing") or not drbdtools.Syntax().CHANGES_FENCING:
             return
         config = self._Config()
         if config is None or (config.no_data or drbdtools.FAIL) != policy:
             drbdtools.Act(
-                drbdtools.Syntax().NoData(self._Minor(), policy), f"{self}: cannot be told to wait for its data"
+                drbdtools.Syntax().NoData(self._Minor(), policy),
+                f"{self}: cannot be told what becomes of requests without data",
             )
 
     def _Protocol(self) -> str:
@@ -777,14 +794,7 @@ def _StateOf(minor: Minor) -> MirrorState:
         sync_percent=minor.percent,
         primary=minor.primary,
         frozen=minor.frozen,
-        size=_SizeOf(minor.minor),
+        size=drbdtools.SizeOf(minor.minor),
         incomplete=minor.disk not in (drbdtools.UPTODATE, drbdtools.CONSISTENT, drbdtools.OUTDATED),
         disk=minor.disk,
     )
-
-
-def _SizeOf(number: int) -> int | None:
-    try:
-        return drbdtools.DeviceBytes(number)
-    except errors.BlockDeviceError:
-        return None

@@ -658,3 +658,11 @@ def DeviceBytes(minor: int) -> int:
         return int(runtime.ReadText(path, _SYS_LIMIT)) * _SECTOR
     except (OSError, ValueError) as err:
         raise errors.BlockDeviceError(f"{_Dev(minor)}: its size cannot be read from {path}: {err}") from err
+
+
+def SizeOf(minor: int) -> int | None:
+    """Return the size of a device in bytes; None where it cannot be told."""
+    try:
+        return DeviceBytes(minor)
+    except errors.BlockDeviceError:
+        return None

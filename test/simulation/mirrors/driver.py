@@ -291,11 +291,21 @@ class MirrorHalf(SimulatedDisk, Mirror):
                 raise errors.BlockDeviceError(f"{HalfHere()} is not connected, and the other side counts")
             runtime.Sleep(1.0)
 
+    def _MayRelease(self, half: Half) -> bool:
+        return self.Peer() == constants.PEER_AHEAD or half.disk in (DISKLESS, INCONSISTENT)
+
+    def Release(self) -> None:
+        with self.Obeying():
+            half = self._Command("resume-io")
+            if half.frozen and self._MayRelease(half):
+                half.storage, half.frozen = None, False
+                half.pending.clear()
+
     def Close(self) -> None:
         half = self._Command("secondary")
         if half.primary:
             self._CheckUnused(half.host)
-            if half.pending and self.Peer() != constants.PEER_AHEAD:
+            if half.pending and not self._MayRelease(half):
                 raise errors.BlockDeviceError(f"{half} has requests that wait for the other side")
             half.primary = half.frozen = False
             half.pending.clear()

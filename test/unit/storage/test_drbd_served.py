@@ -12,7 +12,7 @@ import pytest
 from support.mirrorpair import Pair, Side
 from support.virtual import MakeInstance
 
-from ganeti import hypervisor, objects
+from ganeti import errors, hypervisor, objects
 from ganeti.hypervisor.fake import FakeHypervisor
 
 TRAIL = [["gnt:client:gnt-instance", "because", 1]]
@@ -95,6 +95,29 @@ def test_a_device_that_release_3_1_set_up_is_told_so_too(call: str | None, waits
     assert one.drbd.Count("resource-options") == count, "it knows already"
 
 
+def test_it_is_told_before_it_has_a_disk_or_a_link() -> None:
+    pair = Pair().Create()
+    verbs = [argv[1] for argv in pair.one.drbd.runs]
+    assert (
+        verbs.index("new-minor") < verbs.index("resource-options") < min(verbs.index("attach"), verbs.index("connect"))
+    )
+
+
+def test_who_chose_not_to_freeze_is_left_alone() -> None:
+    pair = Pair()
+    one = pair.one
+    for side, primary in ((one, True), (pair.two, False)):
+        side.Create(primary, side.Disk(**{"disk-custom": "--fencing=dont-care"}))
+    assert one.device.no_data == "io-error" and one.drbd.Count("resource-options") == 0
+
+
+def test_other_reasons_not_to_attach_are_told_at_once(pair: Pair) -> None:
+    one = pair.one
+    one.drbd.LoseMeta(one.Disk().children[1])
+    pair.links.Cut()
+    one.Fail("its local storage cannot be attached.*No valid meta data", *_Activate(one, "ahead"))
+
+
 # --- the end of a guest that waits ------------------------------------------------------------------------------------
 
 
@@ -109,6 +132,8 @@ class _Stuck(FakeHypervisor):
     ) -> None:
         type(self).killed = self.killed or force
         self._EndIfItCan(instance)
+        if force and super().Exists(str(instance.name)):
+            raise errors.HypervisorError(f"Instance {instance.name}: process 1 does not end")
 
     def _EndIfItCan(self, instance: objects.Instance) -> None:
         if self.killed and not any(device.frozen for device in self.sides[0].drbd.devices.values()):
@@ -152,16 +177,64 @@ def test_a_guest_that_was_ended_goes_although_its_own_side_waits_for_ever(pair: 
     assert pair.one.Do("instance_list", ["fake"], {}) == []
     for number in (0, 1):
         assert pair.one.drbd.devices[number].role == "Primary", "the disks are closed by calls of their own"
+    # A change of the link would freeze it again.
+    ends = [argv[1:2] + argv[3:] for argv in pair.one.drbd.runs if argv[1] in ("resource-options", "resume-io")][-4:]
+    assert [words[0] for words in ends] == ["resource-options", "resume-io"] * 2
+    assert ends[0][-1] == "--on-no-data-accessible=io-error"
     for disk in (pair.one.Disk("ahead"), pair.one.Disk("ahead", name="more", minor=1, remote_minor=1, port=11001)):
         pair.one.Do("blockdev_shutdown", disk)
     assert pair.one.drbd.devices == {}
+
+
+@pytest.mark.parametrize("peer", ["counts", "behind"])
+def test_a_side_without_a_disk_is_released_whatever_is_recorded(stuck: type[_Stuck], peer: str) -> None:
+    """Nothing of what waits is on its disk: the link was lost before, or the other side is older."""
+    pair = Pair().Create()
+    data = _Started(pair, stuck, peer)
+    pair.links.Cut()
+    for disk in data["disks_info"]:
+        pair.one.Do("drbd_follow", [objects.Disk.FromDict(disk)])
+    for number in (0, 1):
+        pair.one.drbd.Detach(number)
+    for disk in data["disks_info"]:
+        pair.one.Do("drbd_follow", [objects.Disk.FromDict(disk)])
+    assert all(device.frozen for device in pair.one.drbd.devices.values()), "a living guest sees no error"
+    pair.one.Do("instance_shutdown", data, 1, TRAIL)
+    assert pair.one.Do("instance_list", ["fake"], {}) == []
+
+
+def test_a_late_call_releases_nothing(pair: Pair, stuck: type[_Stuck]) -> None:
+    """The other side has been filled, and both count since; what waits may be on this one only."""
+    data = _Started(pair, stuck, "ahead")
+    for disk in data["disks_info"]:
+        disk["dynamic_params"]["decision"] = 1
+    for values in ({}, {"name": "more", "minor": 1, "remote_minor": 1, "port": 11001}):
+        pair.one.Do("drbd_follow", [pair.one.Disk("counts", decision=2, **values)])
+    pair.links.Cut()
+    pair.one.Fail("even by destroying it", "instance_shutdown", data, 1, TRAIL)
+    assert all(device.frozen for device in pair.one.drbd.devices.values())
+    # One that is refused keeps no other one.
+    data["disks_info"][1]["dynamic_params"]["decision"] = 2
+    pair.one.Fail("even by destroying it", "instance_shutdown", data, 1, TRAIL)
+    assert [device.frozen for device in pair.one.drbd.devices.values()] == [True, False]
+
+
+def test_nothing_is_released_that_does_not_wait(pair: Pair, stuck: type[_Stuck]) -> None:
+    """Only one of two disks keeps the process: the other one, whose record says the same, keeps its data."""
+    data = _Started(pair, stuck, "ahead")
+    pair.links.Cut()
+    pair.one.device.frozen, pair.one.drbd.devices[1].frozen = True, False
+    pair.links.Publish()
+    pair.one.Do("instance_shutdown", data, 1, TRAIL)
+    assert pair.one.drbd.devices[1].disk == "UpToDate"
 
 
 def test_nothing_is_released_that_counts(pair: Pair, stuck: type[_Stuck]) -> None:
     """Its requests are on one side only; whether they count is not decided yet."""
     data = _Started(pair, stuck, "counts")
     pair.links.Cut()
-    pair.one.Fail("even by destroying it", "instance_shutdown", data, 1, TRAIL)
+    problem = r"even by destroying it; it waits for drbd disk/0 \(minor 0\), .*frozen here.*'gnt-cluster verify'"
+    pair.one.Fail(problem, "instance_shutdown", data, 1, TRAIL)
     assert all(device.frozen for device in pair.one.drbd.devices.values())
     pair.links.Heal()
     pair.one.Do("instance_shutdown", data, 1, TRAIL)

@@ -210,6 +210,7 @@ def _ReadView(result: RpcResult, addresses: dict[str, str]) -> View:
         addresses.get(sent_to or ""),
         attempt,
         arrival,
+        state != runstate.GONE and payload.get("helper") is True,
     )
 
 

@@ -30,7 +30,10 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class View:
-    """One node's view.  ``sent_to``: the node to which it sent the guest; ``never``: the guest it awaits never ran."""
+    """One node's view.  ``sent_to``: the node to which it sent the guest; ``never``: the guest it awaits never ran.
+
+    ``helper``: what runs there is no guest, but works on its disks.
+    """
 
     state: str
     ident: int = 0
@@ -39,6 +42,7 @@ class View:
     sent_to: str | None = None
     attempt: str | None = None
     arrival: str | None = None
+    helper: bool = False
 
 
 @dataclass(frozen=True)

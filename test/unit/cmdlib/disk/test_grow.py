@@ -111,7 +111,7 @@ def test_the_guest_does_not_see_what_may_still_be_wiped(filed: Master, failing: 
     assert running or not filed[0].devices[NameOf(_Disk(filed))].assembled
     hint = str(caught.value.hint)
     assert f"'gnt-instance grow-disk --absolute {WEB} 0 11240m'" in hint
-    assert "'gnt-cluster command -n node1.example.org pgrep dd'" in hint
+    assert "'gnt-cluster command -n node1.example.org \"pgrep -ax dd\"'" in hint and "restart" not in hint
     filed[0].faults.clear()
     _Grow(filed, 11240, absolute=True)
     assert ("resize_disk" in filed[0].calls) is running and _Size(filed) == 11240
@@ -135,7 +135,7 @@ def test_a_call_that_comes_late_wipes_nothing_that_the_guest_has_seen(filed: Mas
         _Grow(filed, 11240, absolute=True)
     assert late[1] == 10240
     result = filed.rpc.call_blockdev_wipe(filed.nodes[0], (_Disk(filed), filed.Instance(WEB)), *late[1:])
-    assert "a guest has seen the first 11240 MiB" in str(result.fail_msg)
+    assert "a guest has seen its first 11240 MiB" in str(result.fail_msg)
     assert not filed[0].devices[NameOf(_Disk(filed))].wiped
     _Grow(filed, 100)
     assert filed[0].devices[NameOf(_Disk(filed))].wiped == 11340, "what no guest has seen is wiped"

@@ -354,8 +354,8 @@ def test_verify_says_what_a_guest_waits_for_whose_own_side_has_no_data(master: M
     ).Raise("not detached")
     _Cut(master)
     (finding,) = [finding for finding in _Findings(master) if "is frozen" in finding]
-    assert "continues when node node2.example.org is there again" in finding and "the master decides" not in finding
-    assert f"gnt-instance activate-disks {WEB}" in finding and f"gnt-instance shutdown {WEB}" in finding
+    assert "bring node node2.example.org back" in finding and "the master decides" not in finding
+    assert f"gnt-instance activate-disks {WEB}" in finding and f"gnt-instance shutdown --timeout 0 {WEB}" in finding
 
 
 def test_verify_names_the_commands_that_end_a_split_brain(master: Master) -> None:

@@ -212,3 +212,55 @@ def test_a_start_without_the_volumes_of_one_side_is_recorded_before_the_first_wr
     assert seen == [[(FIRST, SECOND)[number]] * 2]
     assert served.NeedDecisions() == [False, False]
     served.master.all[number].lvm.lvs.update(away)
+
+
+@pytest.mark.parametrize("op", [opcodes.OpInstanceActivateDisks, opcodes.OpInstanceStartup])
+def test_the_other_side_is_set_up_before_the_one_that_waits_for_it(three: Master, op: Any) -> None:
+    """The other node has lost its power and is back; the guest stands still meanwhile, and its own disk is readable again."""
+    served = Served(three)
+    served.FailDisks(0)
+    served.Settle()
+    served.mirrors.machines[1].LosePower()
+    assert all(device.frozen for device in served.mirrors.machines[0].devices.values())
+    three.Run(op(instance_name=WEB))
+    assert served.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+    served.Settle()
+    assert served.Behind() == [None, None]
+
+
+def _Findings(master: Master) -> list[str]:
+    master.Run(opcodes.OpClusterVerifyGroup(group_name="default"))
+    return [text for text in master.last.messages if "is frozen on node" in text]
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_verify_says_what_a_guest_waits_for_without_data_of_its_own(three: Master, settled: bool) -> None:
+    """The other side is complete, or older than what the guest has seen; the master has nothing to decide."""
+    served = Served(three)
+    served.mirrors.links.Cut()
+    if settled:
+        served.Settle()
+        assert served.Behind() == [SECOND] * 2
+    served.FailDisks(0)
+    assert all(device.frozen for device in served.mirrors.machines[0].devices.values())
+    findings = _Findings(three)
+    assert len(findings) == 2 and not any("the master decides" in text for text in findings)
+    assert f"'gnt-instance shutdown --timeout 0 {WEB}' ends the guest" in findings[0]
+    assert ("--ignore-consistency" in findings[0]) is settled
+    assert (f"bring node {SECOND} back" in findings[0]) is not settled
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB, timeout=0))
+
+
+def test_verify_names_no_decision_where_none_can_be_made(three: Master) -> None:
+    """Its disk failed after the link did, and was attached again: it has all of its data, which it cannot know."""
+    served = Served(three)
+    served.mirrors.links.Cut()
+    served.FailDisks(0)
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    assert {(device.disk, device.frozen) for device in served.mirrors.machines[0].devices.values()} == {
+        ("Consistent", True)
+    }
+    assert served.NeedDecisions() == [False, False]
+    assert all(f"bring node {SECOND} back" in text for text in _Findings(three))
+    served.mirrors.links.Heal()
+    assert served.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]

@@ -441,7 +441,7 @@ def _DieEverywhere(master: Master, scene: Zeroing) -> None:
             # It does not end meanwhile, and is not taken for the guest.
             scene.Lengthen()
             with pytest.raises(
-                errors.OpExecError, match=f"helper.*in its place.*'gnt-instance shutdown --timeout 0 {WEB}'"
+                errors.OpPrereqError, match=f"helper.*in its place.*'gnt-instance shutdown --timeout 0 {WEB}'"
             ):
                 master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
             master.Run(opcodes.OpInstanceShutdown(instance_name=WEB, timeout=0))
