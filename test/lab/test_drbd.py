@@ -389,10 +389,13 @@ def _OutdatedBesideNoDisk(one: Side, two: Side, pair: Pair, switch: Switch) -> N
     for side in (one, two):
         side.Wait(connection="WFConnection")
     two.Do(("drbd_follow", [[two.Disk("ahead")]]))
+    two.Wait(disk="Outdated")
     one.machine.Run("drbdsetup", "detach", "0", "--force")
     switch.Heal()
-    assert two.Wait(connected=True, peer_disk="Diskless").disk == "Outdated"
-    assert "Outdated on this node and Diskless" in two.Fail(*two.Assemble("counts", primary=True))
+    # The kernel forgets the mark then; it is the record that keeps the side from being opened.
+    two.Wait(connected=True, disk="UpToDate", peer_disk="Diskless")
+    assert "is behind (UpToDate, Connected)" in two.Fail(*two.Assemble("ahead", primary=True))
+    assert "UpToDate on this node and Diskless" in two.Fail(*two.Assemble("counts", primary=True))
     two.Do(two.Assemble("behind", primary=True))
     assert two.Wait(primary=True).disk == "UpToDate"
     two.CheckWrites(acknowledged)

@@ -163,9 +163,9 @@ class Links:
             source.link, target.link = "SyncSource", "SyncTarget"
             if not self.hold:
                 _Fill(source, target)
-        elif one.disk in _GOOD or two.disk in _GOOD:
+        elif one.disk in _GOOD or two.disk in _GOOD or "Diskless" in (one.disk, two.disk):
             for device in (one, two):
-                if device.disk != "Diskless":
+                if device.disk not in ("Diskless", "Inconsistent"):
                     device.disk = "UpToDate"
         for device, other in ((one, two), (two, one)):
             _Remember(device)

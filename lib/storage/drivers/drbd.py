@@ -166,9 +166,11 @@ class Drbd(Mirror):
             if state.primary:
                 # It stays open: a start may find it so.
                 return True
-            # What is known to be incomplete is never used by itself: the other side serves all requests, or the rest.
-            served = state.agreed and state.peer_disk == drbdtools.UPTODATE
-            return state.whole or (served and state.disk in (drbdtools.DISKLESS, drbdtools.INCONSISTENT))
+            # Beside a side without a disk the kernel takes outdated data for complete.  What is known to be incomplete is
+            # never used by itself: the other side serves all requests, or the rest.
+            filled = state.connected and state.disk == drbdtools.UPTODATE
+            served = state.agreed and state.disk in (drbdtools.DISKLESS, drbdtools.INCONSISTENT)
+            return (filled or served) and state.peer_disk == drbdtools.UPTODATE
         if self.Peer() == constants.PEER_COUNTS and state.connected:
             return state.disk == state.peer_disk == drbdtools.UPTODATE
         return True
@@ -567,13 +569,9 @@ class Drbd(Mirror):
         )
 
     def _Promote(self, state: Minor) -> None:
-        if (
-            self.Peer() != constants.PEER_BEHIND
-            or state.disk in (drbdtools.CONSISTENT, drbdtools.UPTODATE)
-            or (state.agreed and state.peer_disk == drbdtools.UPTODATE)
-        ):
+        if self.Peer() != constants.PEER_BEHIND or state.disk in (drbdtools.CONSISTENT, drbdtools.UPTODATE):
             self._Do("primary", "cannot be opened")
-        elif state.disk == drbdtools.OUTDATED:
+        elif state.disk == drbdtools.OUTDATED and not (state.agreed and state.peer_disk == drbdtools.UPTODATE):
             # The other side is away, or it is connected and has no complete data, such as after its disk failed.
             self._Do("primary", "cannot be opened", "--force")
         else:

@@ -123,11 +123,6 @@ class Minor:
         """Return whether requests wait because the other side is not there."""
         return self.primary and self.flags[:1] == "s"
 
-    @property
-    def whole(self) -> bool:
-        """Return whether this side has all data and is linked with the other one."""
-        return self.agreed and self.disk == UPTODATE
-
 
 # A number with more digits is not that of a minor.
 _DIGITS = 9

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from simulation.mirrors.driver import HalfHere, MirrorHalf
-from simulation.mirrors.kernel import CONNECTED, OUTDATED, STANDALONE, Half
+from simulation.mirrors.kernel import CONNECTED, OUTDATED, STANDALONE, UPTODATE, Half
 from simulation.mirrors.run import MirrorParts
 
 from ganeti import constants, objects
@@ -441,6 +441,30 @@ class _Keeping(MirrorHalf):
 
 class AheadSideKeepsItsChanges(_Bug):
     driver = _Keeping
+
+
+class _ServedByAnybody(MirrorHalf):
+    def _CheckData(self, half: Half) -> None:
+        if self.Peer() != constants.PEER_BEHIND:
+            super()._CheckData(half)
+
+
+class TheSideThatIsBehindServes(_Bug):
+    """Beside a half without a disk it looks complete, although the record says that it does not count."""
+
+    driver = _ServedByAnybody
+
+
+class _Credulous(MirrorHalf):
+    def _CheckData(self, half: Half) -> None:
+        if not (self.Peer() == constants.PEER_AHEAD and half.link == CONNECTED and half.disk == UPTODATE):
+            super()._CheckData(half)
+
+
+class OutdatedDataIsTakenForComplete(_Bug):
+    """As above, of the half that does not count itself."""
+
+    driver = _Credulous
 
 
 class _Oblivious(MirrorHalf):

@@ -276,10 +276,12 @@ class MirrorHalf(SimulatedDisk, Mirror):
         if self.Peer() == constants.PEER_AHEAD:
             if half.primary:
                 return
-            served = half.peer_disk == UPTODATE and half.disk in (DISKLESS, INCONSISTENT)
-            if half.link != CONNECTED or not (half.disk == UPTODATE or served):
+            usable = half.disk in (DISKLESS, INCONSISTENT) or (half.disk == UPTODATE and not half.sync)
+            if half.link != CONNECTED or half.peer_disk != UPTODATE or not usable:
                 raise errors.BlockDeviceError(f"{half} is behind")
             return
+        if self.Peer() == constants.PEER_BEHIND and half.disk in (DISKLESS, INCONSISTENT):
+            raise errors.BlockDeviceError(f"{half} is not complete, and the other side does not count")
         agreed = self.Peer() == constants.PEER_COUNTS and half.link == CONNECTED and not half.sync
         if agreed and not half.disk == half.peer_disk == UPTODATE:
             raise errors.BlockDeviceError(f"{half} is not opened before it is recorded which half counts")

@@ -448,7 +448,9 @@ class Kernel(GuestDisk):
             first.disk = second.disk = UPTODATE
         else:
             for half in pair:
-                half.disk = UPTODATE if half.disk == CONSISTENT else half.disk
+                # Beside a half without a disk it is forgotten that a half was outdated.
+                known = (CONSISTENT, OUTDATED) if half.other.disk == DISKLESS else (CONSISTENT,)
+                half.disk = UPTODATE if half.disk in known else half.disk
         for half in pair:
             half.peer_disk = half.other.disk
             half.frozen = False
@@ -478,6 +480,11 @@ class Kernel(GuestDisk):
 
     def Compare(self, half: Half) -> None:
         """A half that is connected has a disk again."""
+        if self._Parted(half, half.other):
+            self.world.Note(f"the halves part: {(half, half.other)}")
+            for side in (half, half.other):
+                side.Lose(STANDALONE)
+            return
         source = self._Judge(half, half.other)
         if source is not None:
             self._BeginSync(source)

@@ -167,6 +167,7 @@ class People:
             self.FailAndReplace, self.ReplaceBehind, self.ExchangeAndLose, self.RecreateAndDie, self.FailOverAndFill,
             self.RecreateAndStart, self.RecreateAndStart, self.SlipAndLose, self.SlipAndLose, self.ExchangeAndStart,
             self.ExchangeAndStart, self.StartWithout, self.StartWithout, self.FailAndStart, self.FailAndStart,
+            self.StartBesideOlder, self.StartBesideOlder,
         )  # fmt: skip
 
     @property
@@ -568,6 +569,24 @@ class People:
 
         after = self.world.rng.choice((self.LosePrimary, self.Reboot))
         return [self.Stop, slip, self.Start, after, self.Start, self.Return]
+
+    def StartBesideOlder(self) -> list[Callable[[], str]]:
+        """One half has all writes, and its volumes cannot be read when the guest is to be started beside the older one."""
+
+        def slip(half: Half) -> str:
+            self.struck.Slip(half)
+            self.struck.HealLink()
+            return "slipped"
+
+        def slip_here() -> str:
+            return slip(self._Half(self.cluster.primary))
+
+        def slip_there() -> str:
+            return slip(self._Half(self.secondary))
+
+        parted = [self.Cut, self.Wait, self.Stop, slip_here]
+        served = [slip_here, self.Wait, self.Stop, self.Wait, self.Wait, slip_there]
+        return [*self.world.rng.choice((parted, served)), self.Start, self.Wait, self.Start, self.Return]
 
     def FailAndStart(self) -> list[Callable[[], str]]:
         """The primary's disk fails for good; the guest is to be started while the other half is away."""

@@ -242,6 +242,23 @@ def test_a_side_that_is_behind_is_not_opened_beside_one_without_a_disk(mirror: P
     assert two.device.role == "Secondary"
 
 
+def test_the_kernel_forgets_beside_a_side_without_a_disk_that_the_other_one_is_outdated(mirror: Pair) -> None:
+    """The record does not: neither is the outdated side opened, nor does it serve the one without a disk."""
+    one, two = mirror.one, mirror.two
+    one.Do("blockdev_close", "", [one.Disk()])
+    mirror.links.Cut()
+    two.Do("drbd_follow", [two.Disk("ahead")])
+    _Detach(one)
+    mirror.links.Heal()
+    assert (one.State(), two.State()) == (
+        ("Connected", "Secondary", "Diskless", False),
+        ("Connected", "Secondary", "UpToDate", False),
+    )
+    two.Fail(r"is behind \(UpToDate, Connected\)", "blockdev_open", "", [two.Disk("ahead")], True)
+    one.Fail(r"is not complete \(Diskless\)", "blockdev_open", "", [one.Disk("behind")], True)
+    assert one.device.role == two.device.role == "Secondary"
+
+
 @pytest.mark.parametrize("left_open", [False, True])
 @pytest.mark.parametrize(("failed", "disks"), [(0, "Diskless on this .* UpToDate on"), (1, "UpToDate on .* Diskless")])
 def test_nothing_is_opened_before_it_is_recorded_which_side_lacks_its_disk(

@@ -33,10 +33,10 @@ def test_a_device_that_is_being_filled() -> None:
     minors = drbdtools.ParseMinors(Read("proc-8.4.11-sync.txt"))
     assert list(minors) == [0, 3]
     whole, filled = minors[0], minors[3]
-    assert whole.connected and whole.whole and whole.primary and not whole.frozen and whole.percent is None
+    assert whole.connected and whole.primary and not whole.frozen and whole.percent is None
     assert (filled.connection, filled.role, filled.peer_role) == ("SyncTarget", "Secondary", "Primary")
     assert (filled.disk, filled.peer_disk, filled.percent, filled.estimate) == ("Inconsistent", "UpToDate", 8.0, 81.0)
-    assert filled.in_resync and filled.agreed and not filled.whole and not filled.connected
+    assert filled.in_resync and filled.agreed and not filled.connected
 
 
 def test_a_frozen_device_and_one_without_anything() -> None:
