@@ -123,7 +123,8 @@ def _Lvm(*argv: str) -> str:
 def test_another_group_of_the_same_name() -> None:
     """Somebody has brought a disk with one: nothing that may be its volume is used until one of the two has another name."""
     ours = Create("one", 100)
-    # Made where ours is not seen, as on the machine that the disk comes from.
+    # Made where ours is not seen, neither its disks nor its devices, as on the machine that the disk comes from.
+    _Lvm("vgchange", "-q", "-an", "vg")
     away = ["--config", 'devices/global_filter=["a|^/dev/vdc$|","r|.*|"]']
     _Lvm("vgcreate", "-q", "-y", *away, "vg", "/dev/vdc")
     try:
