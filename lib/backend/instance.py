@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ganeti import constants, errors, hypervisor, objects, pathutils, runtime
 from ganeti.backend import migrationnotes, reason, wire
-from ganeti.hypervisor.base import GuestDisk, GuestInfo, Hypervisor
+from ganeti.hypervisor.base import GuestDisk, GuestInfo, Hypervisor, NotEnded
 from ganeti.params import runstate
 from ganeti.storage import links, shown, tree
 from ganeti.storage.base import BlockDev, Mirror
@@ -207,8 +207,8 @@ def _Shutdown(driver: Hypervisor, instance: objects.Instance, timeout: float) ->
         logging.error("Instance %s did not shut down within %g s, ending it", instance.name, timeout)
         try:
             driver.Stop(instance, force=True)
-        except errors.HypervisorError as err:
-            # It may be what it waits for that keeps it, see below.
+        except NotEnded as err:
+            # What it waits for may be released below.
             logging.warning("%s", err)
         if not (_WaitGone(driver, instance, _FORCED_SECONDS) or _WaitReleased(driver, instance)):
             raise errors.RpcCallError(
@@ -289,6 +289,9 @@ def Reboot(inst: Dict, reboot_type: str, shutdown_timeout: float, trail: reason.
         _CheckIsGuest(driver, instance)
     CheckNoHelper(instance.name)
     if reboot_type == REBOOT_SOFT:
+        # It may be given its disks anew, as large as they are by now.
+        for disk in wire.InstanceDisks(instance):
+            ShowDisk(instance, disk, disk.size)
         driver.Reboot(instance)
     elif reboot_type == REBOOT_HARD:
         # If the disks are closed and opened for another start meanwhile, this is no longer the one that counts.

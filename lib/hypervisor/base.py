@@ -108,6 +108,10 @@ class Console:
         return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items() if v is not None}
 
 
+class NotEnded(errors.HypervisorError):
+    """A guest was killed, and its process is still there: it probably waits for a disk."""
+
+
 class Hypervisor(abc.ABC):
     """One kind of hypervisor on this node."""
 

@@ -260,10 +260,10 @@ class Mirror(BlockDev):
 
     * counts: no write is acknowledged by this side alone, a lost link freezes the device; ``Open`` waits for the
       handshake and fails if there is none, or one side has no complete data and is not being filled;
-    * behind: this side has the newest data and may be open alone; a device that was frozen continues; data that was
-      marked as outdated is accepted, data that is not complete never is;
-    * ahead: this side is not opened until it has been filled again and is connected, or is connected to a complete side
-      and cannot be taken for complete itself;
+    * behind: this side has the newest data and may be open alone; a device that was frozen continues if its own data is
+      complete; data that was marked as outdated is accepted, data that is not complete never is;
+    * ahead: this side is not opened before it is connected with a complete side, and is either complete too or cannot be
+      taken for complete;
     * not said (a master of release 3.1): as 3.1, nothing freezes and ``Open`` waits for nobody.
     """
 

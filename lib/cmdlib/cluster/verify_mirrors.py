@@ -183,8 +183,8 @@ def _Wait(name: str, nodes: tuple[str, str], here: dict[str, Any], other_is_behi
     if other_is_behind:
         return (
             f"where its data cannot be used, and the copy on node {other} is older: if the disk of node {primary} can be read"
-            f" again, {activate}. If not, 'gnt-instance shutdown --timeout 0 {name}' ends the guest, and 'gnt-instance failover"
-            f" --ignore-consistency {name}' starts it with the older data"
+            f" again, {activate}. If not, 'gnt-instance failover --ignore-consistency {name}' ends the guest and starts it there with"
+            " the older data"
         )
     return (
         f"the guest waits for node {other}, as the data on node {primary} is not complete by itself: bring node {other} back,"

@@ -413,23 +413,45 @@ def _DevicePath(payload: Any) -> Any:
     return payload[0] if isinstance(payload, list) and payload else payload
 
 
-def StartDisks(caller: Caller, instance: objects.Instance, force: bool, hint: str | None = None) -> objects.Instance:
+def StartDisks(
+    caller: Caller, instance: objects.Instance, force: bool, hint: str | None = None, in_use: bool = False
+) -> objects.Instance:
     """Set all disks up, or take them down again and fail; ``force`` ignores failing secondary nodes.
 
-    ``hint``: what to do if the secondary node is the problem.  Returns the instance as it can be started.
+    ``hint``: what to do if the secondary node is the problem; ``in_use``: the guest is there, and keeps them whatever
+    happens.  Returns the instance as it can be started.
     """
     assembled = AssembleDisks(caller, instance, ignore_secondaries=force)
     if not assembled.all_well:
         choice = _WayOut(caller, instance) or (None if force else _Choice(caller, instance))
-        ShutdownDisks(caller, instance)
-        if mirrors.BehindOn(caller.snapshot.InstanceDisks(instance), instance.primary_node):
-            hint = _OtherIsNewer(caller, instance)
+        newer = _WhereItIsNewer(caller, instance)
+        if not in_use:
+            ShutdownDisks(caller, instance)
+        if newer is not None:
+            hint = newer
         elif choice is not None:
             hint = choice
         elif hint is None and not force and caller.snapshot.SecondaryNodes(instance):
             hint = f"if the secondary node is down, use 'gnt-instance startup --force {instance.name}'"
         raise errors.OpExecError(f"Disk consistency error: the disks of {instance.name} could not be set up", hint=hint)
     return assembled.instance
+
+
+def _WhereItIsNewer(caller: Caller, instance: objects.Instance) -> str | None:
+    """Return what to do if the record says that the primary side lacks data; None if it does not."""
+    snapshot, primary = caller.snapshot, instance.primary_node
+    old = mirrors.BehindOn(snapshot.InstanceDisks(instance), primary)
+    if not old:
+        return None
+    other = snapshot.SecondaryNodes(instance)[0]
+    there = mirrors.Look(caller, instance, old, [other])[other] or {}
+    gone = [str(disk.iv_name) for disk in old if _LacksData(there.get(disk.uuid))]
+    if not gone:
+        return _OtherIsNewer(caller, instance)
+    return (
+        f"node {snapshot.NodeName(other)} has newer data of {', '.join(gone)}, which cannot be used there: if its disk can be read"
+        f" again, use 'gnt-instance startup {instance.name}'; if not, restore {instance.name} from a backup"
+    )
 
 
 def _OtherIsNewer(caller: Caller, instance: objects.Instance) -> str:

@@ -168,7 +168,9 @@ class LUInstanceStartup(_StartingLU[opcodes.OpInstanceStartup]):
             result.Raise(f"Could not clean up the stopped instance {instance.name} on {result.node_name}")
             ShutdownDisks(self, instance)
         self._EndLeftovers()
-        opened = StartDisks(self, instance, self.op.force)
+        # A guest that is there uses its disks, and may wait for one of them.
+        in_use = self._situation is not None and self._situation.IsHere(instance.primary_node) and not self._user_down
+        opened = StartDisks(self, instance, self.op.force, in_use=in_use)
         result = self.rpc.call_instance_start(
             instance.primary_node,
             (opened, self.op.hvparams, self.op.beparams),
@@ -176,7 +178,8 @@ class LUInstanceStartup(_StartingLU[opcodes.OpInstanceStartup]):
             self.op.reason,
         )
         if result.fail_msg:
-            ShutdownDisks(self, instance)
+            if not in_use:
+                ShutdownDisks(self, instance)
             result.Raise(f"Could not start instance '{instance.name}'")
         LimitStart(self, instance, free, self.op.beparams)
 

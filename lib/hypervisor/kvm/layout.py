@@ -11,6 +11,7 @@ import signal
 from collections.abc import Sequence
 
 from ganeti import errors, pathutils, runtime
+from ganeti.hypervisor.base import NotEnded
 from ganeti.hypervisor.kvm.cmdline import FindOption
 from ganeti.hypervisor.names import CheckInstanceName
 from ganeti.utils import owndirs
@@ -246,9 +247,7 @@ def Kill(name: str, process: Process, at_once: bool = False) -> None:
             return
     runtime.KillProcess(process.pid, signal.SIGKILL)
     if not runtime.WaitProcess(process.pid, _KILL_FORCED_SECONDS):
-        raise errors.HypervisorError(
-            f"Instance {name}: process {process.pid} does not end; it probably waits for storage that hangs"
-        )
+        raise NotEnded(f"Instance {name}: process {process.pid} does not end; it probably waits for storage that hangs")
 
 
 def _StandsStill(pid: int) -> bool:

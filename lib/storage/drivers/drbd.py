@@ -75,7 +75,7 @@ class Drbd(Mirror):
             other = self._Stranger()
         except errors.BlockDeviceError:
             other = None
-        return self.IF_MISSING if other is None else _Advice(other)
+        return self.IF_MISSING if other is None else drbdtools.StrangerAdvice(other)
 
     def Connection(self) -> MirrorState:
         drbdtools.Refresh()
@@ -111,7 +111,7 @@ class Drbd(Mirror):
         with self.Obeying():
             stranger = self._Stranger()
             if stranger is not None:
-                raise errors.BlockDeviceError(f"{self}: {_Advice(stranger)}")
+                raise errors.BlockDeviceError(f"{self}: {drbdtools.StrangerAdvice(stranger)}")
             state = self._State()
             if state is None or not state.in_use:
                 self._Bring()
@@ -140,7 +140,7 @@ class Drbd(Mirror):
     def _CheckLink(self) -> None:
         away = self._ForeignLink()
         if away is not None and not self._Known().standalone:
-            raise errors.BlockDeviceError(f"{self}: {_LinkAdvice(away)}")
+            raise errors.BlockDeviceError(f"{self}: {drbdtools.LinkAdvice(away)}")
 
     def _CheckClosedThere(self, exclusive: bool) -> None:
         if exclusive and self._Known().peer_role == drbdtools.PRIMARY:
@@ -176,6 +176,12 @@ class Drbd(Mirror):
         return True
 
     def _NotOpened(self, state: Minor) -> errors.BlockDeviceError:
+        if self.Peer() == constants.PEER_AHEAD and state.agreed and not state.in_resync:
+            return errors.BlockDeviceError(
+                f"{self}: its data on this node is behind ({state.disk}, {state.connection}), and that of the other node, which"
+                f" has it all, cannot be used there ({state.peer_disk}); if its disk can be read again, use 'gnt-instance"
+                " activate-disks INSTANCE'"
+            )
         if self.Peer() == constants.PEER_AHEAD:
             return errors.BlockDeviceError(
                 f"{self}: its data on this node is behind ({state.disk}, {state.connection}) and must be filled again by"
@@ -191,9 +197,9 @@ class Drbd(Mirror):
         state = self._State()
         if state is None or not state.in_use or not state.primary:
             return
-        if self._MayRelease(state):
+        if state.frozen and self.Peer() == constants.PEER_AHEAD:
             with self.Obeying():
-                if self._MayRelease(self._Known()):
+                if self._Known().frozen:
                     self._ReleaseNow()
                     self._Demote()
                     return
@@ -293,17 +299,19 @@ class Drbd(Mirror):
         if policy is not None and policy != now and not self._Known().diskless:
             self._SetOptions(drbdtools.Syntax().Fencing(policy))
         self._Obey()
-        try:
-            self._SetNoDataPolicy()
-        except errors.BlockDeviceError as err:
-            # Nothing that anybody waits for.
-            logging.warning("%s", err)
+        self._SetNoDataPolicy()
 
     def Release(self) -> None:
         drbdtools.Refresh()
         if self.Attach():
             with self.Obeying():
-                if self._MayRelease(self._Known()):
+                state, peer = self._Known(), self.Peer()
+                # Otherwise the record decides about what waits.
+                if (
+                    state.frozen
+                    and peer is not None
+                    and (peer == constants.PEER_AHEAD or state.disk != drbdtools.UPTODATE)
+                ):
                     self._ReleaseNow()
 
     def DisconnectNet(self) -> None:
@@ -426,12 +434,6 @@ class Drbd(Mirror):
         # A primary cannot be marked: it stays frozen until it is closed.
         if not state.primary and not state.agreed and state.disk in (drbdtools.CONSISTENT, drbdtools.UPTODATE):
             self._Do("outdate", "its data cannot be marked as outdated")
-
-    def _MayRelease(self, state: Minor) -> bool:
-        """Return whether what waits here may fail once its user has been killed: nothing of it counts on this side."""
-        return (
-            state.frozen and self.Peer() is not None and (self.Peer() == constants.PEER_AHEAD or self._IsServed(state))
-        )
 
     def _ReleaseNow(self) -> None:
         """Fail what waits on a device that was left behind, or lost its data, while it was open.
@@ -569,10 +571,12 @@ class Drbd(Mirror):
         )
 
     def _Promote(self, state: Minor) -> None:
-        if self.Peer() != constants.PEER_BEHIND or state.disk in (drbdtools.CONSISTENT, drbdtools.UPTODATE):
+        # Whoever is connected serves a side that it fills.  One without a disk has compared nothing: beside it the kernel takes
+        # any data for complete.
+        filled = state.agreed and state.peer_disk == drbdtools.UPTODATE and not state.diskless
+        if self.Peer() != constants.PEER_BEHIND or state.disk in (drbdtools.CONSISTENT, drbdtools.UPTODATE) or filled:
             self._Do("primary", "cannot be opened")
-        elif state.disk == drbdtools.OUTDATED and not (state.agreed and state.peer_disk == drbdtools.UPTODATE):
-            # The other side is away, or it is connected and has no complete data, such as after its disk failed.
+        elif state.disk == drbdtools.OUTDATED:
             self._Do("primary", "cannot be opened", "--force")
         else:
             raise errors.BlockDeviceError(
@@ -638,11 +642,15 @@ class Drbd(Mirror):
         if self.Peer() is None or self._IsCustom("--fencing") or not drbdtools.Syntax().CHANGES_FENCING:
             return
         config = self._Config()
-        if config is None or (config.no_data or drbdtools.FAIL) != policy:
+        if config is not None and (config.no_data or drbdtools.FAIL) == policy:
+            return
+        try:
             drbdtools.Act(
-                drbdtools.Syntax().NoData(self._Minor(), policy),
-                f"{self}: cannot be told what becomes of requests without data",
+                drbdtools.Syntax().NoData(self._Minor(), policy), f"{self}: requests without data stay as they were"
             )
+        except errors.BlockDeviceError as err:
+            # Nothing that anybody waits for.
+            logging.warning("%s", err)
 
     def _Protocol(self) -> str:
         """Return when a write counts as done: A (it is sent), B (it has arrived) or C (it is on both disks)."""
@@ -697,9 +705,9 @@ class Drbd(Mirror):
             return None
         other = self._Stranger()
         if other is not None:
-            return _Advice(other)
+            return drbdtools.StrangerAdvice(other)
         away = self._ForeignLink()
-        return None if away is None else _LinkAdvice(away)
+        return None if away is None else drbdtools.LinkAdvice(away)
 
     def _Stranger(self) -> Config | None:
         """Return what has this device's number or name but is not this device.
@@ -761,21 +769,6 @@ class Drbd(Mirror):
 
     def _Do(self, command: str, trouble: str, *options: str, bears: str = "") -> None:
         drbdtools.Act(drbdtools.Syntax().Do(command, self._Minor(), *options), f"{self}: {trouble}", bears)
-
-
-def _Advice(stranger: Config) -> str:
-    """Return what has a number of ours, for people, and what to do about it."""
-    return (
-        f"another device has this number on this node, {stranger}; it is left as it is. If it is not needed, take it down"
-        f" there with 'drbdsetup down {stranger.resource}', then use 'gnt-instance activate-disks INSTANCE'"
-    )
-
-
-def _LinkAdvice(device: Config) -> str:
-    return (
-        f"it is not linked with its other side, but elsewhere, {device}; 'gnt-instance activate-disks INSTANCE' links it"
-        " with its other side"
-    )
 
 
 def _PathOf(child: objects.Disk) -> str:

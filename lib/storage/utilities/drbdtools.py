@@ -661,3 +661,19 @@ def SizeOf(minor: int) -> int | None:
         return DeviceBytes(minor)
     except errors.BlockDeviceError:
         return None
+
+
+def StrangerAdvice(stranger: Config) -> str:
+    """Return what has a number of ours, for people, and what to do about it."""
+    return (
+        f"another device has this number on this node, {stranger}; it is left as it is. If it is not needed, take it down"
+        f" there with 'drbdsetup down {stranger.resource}', then use 'gnt-instance activate-disks INSTANCE'"
+    )
+
+
+def LinkAdvice(device: Config) -> str:
+    """Return where a device of ours is linked that is not linked with its other side, and what to do about it."""
+    return (
+        f"it is not linked with its other side, but elsewhere, {device}; 'gnt-instance activate-disks INSTANCE' links it"
+        " with its other side"
+    )

@@ -280,7 +280,7 @@ class MirrorHalf(SimulatedDisk, Mirror):
             if half.link != CONNECTED or half.peer_disk != UPTODATE or not usable:
                 raise errors.BlockDeviceError(f"{half} is behind")
             return
-        if self.Peer() == constants.PEER_BEHIND and half.disk in (DISKLESS, INCONSISTENT):
+        if self.Peer() == constants.PEER_BEHIND and half.disk == DISKLESS:
             raise errors.BlockDeviceError(f"{half} is not complete, and the other side does not count")
         agreed = self.Peer() == constants.PEER_COUNTS and half.link == CONNECTED and not half.sync
         if agreed and not half.disk == half.peer_disk == UPTODATE:
@@ -294,7 +294,7 @@ class MirrorHalf(SimulatedDisk, Mirror):
             runtime.Sleep(1.0)
 
     def _MayRelease(self, half: Half) -> bool:
-        return self.Peer() == constants.PEER_AHEAD or half.disk in (DISKLESS, INCONSISTENT)
+        return self.Peer() == constants.PEER_AHEAD or half.disk != UPTODATE
 
     def Release(self) -> None:
         with self.Obeying():
@@ -307,7 +307,7 @@ class MirrorHalf(SimulatedDisk, Mirror):
         half = self._Command("secondary")
         if half.primary:
             self._CheckUnused(half.host)
-            if half.pending and not self._MayRelease(half):
+            if half.pending and self.Peer() != constants.PEER_AHEAD:
                 raise errors.BlockDeviceError(f"{half} has requests that wait for the other side")
             half.primary = half.frozen = False
             half.pending.clear()

@@ -69,3 +69,13 @@ def test_its_disks_are_wiped_afterwards_and_those_of_a_guest_are_not(rig: Rig) -
     instance.Start(rig.data, False, TRAIL)
     with pytest.raises(errors.BlockDeviceError, match="a guest has seen its first"):
         blockdev.Wipe(rig.disk.ToDict(runtime=True), 0, 4)
+
+
+def test_a_soft_reboot_shows_a_disk_as_large_as_it_is_by_then(rig: Rig) -> None:
+    """It was grown, and is not wiped: the guest sees the new part from now on."""
+    instance.Start(rig.data, False, TRAIL)
+    grown = rig.disk.Replace(size=rig.disk.size + 4)
+    data = rig.guest.Replace(disks_info=(grown,)).ToDict(runtime=True)
+    instance.Reboot(data, "soft", 1, TRAIL)
+    with pytest.raises(errors.BlockDeviceError, match=f"seen its first {grown.size} MiB"):
+        blockdev.Wipe(rig.disk.ToDict(runtime=True), 0, 4)

@@ -227,6 +227,19 @@ def test_a_side_that_is_behind_is_opened_beside_a_complete_one_only(mirror: Pair
     assert two.device.role == "Primary", "its own data is not taken for complete, the other side serves it"
 
 
+def test_a_side_that_is_filled_by_one_that_does_not_count_is_opened(mirror: Pair) -> None:
+    """Somebody has accepted a loss meanwhile: what fills it is not older, as the two have been compared."""
+    one, two = mirror.one, mirror.two
+    mirror.links.Cut()
+    one.Do("drbd_follow", [one.Disk("behind")])
+    one.Do("blockdev_close", "", [one.Disk()])
+    mirror.links.hold = True
+    mirror.links.Heal()
+    assert two.State() == ("SyncTarget", "Secondary", "Inconsistent", False)
+    two.Do("blockdev_open", "", [two.Disk("behind")], True)
+    assert two.device.role == "Primary"
+
+
 def _Detach(side: Side) -> None:
     """The disk below fails."""
     side.drbd._DoDetach(["0"], {"force": "yes"})

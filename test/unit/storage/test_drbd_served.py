@@ -12,7 +12,8 @@ import pytest
 from support.mirrorpair import Pair, Side
 from support.virtual import MakeInstance
 
-from ganeti import errors, hypervisor, objects
+from ganeti import hypervisor, objects
+from ganeti.hypervisor.base import NotEnded
 from ganeti.hypervisor.fake import FakeHypervisor
 
 TRAIL = [["gnt:client:gnt-instance", "because", 1]]
@@ -133,7 +134,7 @@ class _Stuck(FakeHypervisor):
         type(self).killed = self.killed or force
         self._EndIfItCan(instance)
         if force and super().Exists(str(instance.name)):
-            raise errors.HypervisorError(f"Instance {instance.name}: process 1 does not end")
+            raise NotEnded(f"Instance {instance.name}: process 1 does not end")
 
     def _EndIfItCan(self, instance: objects.Instance) -> None:
         if self.killed and not any(device.frozen for device in self.sides[0].drbd.devices.values()):
@@ -201,6 +202,30 @@ def test_a_side_without_a_disk_is_released_whatever_is_recorded(stuck: type[_Stu
     assert all(device.frozen for device in pair.one.drbd.devices.values()), "a living guest sees no error"
     pair.one.Do("instance_shutdown", data, 1, TRAIL)
     assert pair.one.Do("instance_list", ["fake"], {}) == []
+
+
+def test_a_side_that_cannot_know_whether_it_is_complete_is_released(stuck: type[_Stuck]) -> None:
+    """Its disk was lost when it was frozen already, and was attached again: it has every acknowledged write."""
+    pair = Pair().Create()
+    data = _Started(pair, stuck, "counts")
+    pair.links.Cut()
+    pair.one.drbd.Detach(0)
+    pair.one.drbd.devices[1].frozen = False
+    pair.links.Publish()
+    pair.one.Do(*_Activate(pair.one, "counts"))
+    assert pair.one.State() == ("WFConnection", "Primary", "Consistent", True)
+    pair.one.Do("instance_shutdown", data, 1, TRAIL)
+    assert pair.one.Do("instance_list", ["fake"], {}) == []
+
+
+def test_a_living_guest_is_told_nothing_by_a_call_that_closes_its_disks(pair: Pair) -> None:
+    """Where the record does not say that this side does not count."""
+    pair.links.Cut()
+    pair.one.device.pending = 1
+    pair.links.Publish()
+    for peer in ("counts", "behind"):
+        pair.one.Fail("1 requests wait for the other node", "blockdev_close", "", [pair.one.Disk(peer)])
+    assert pair.one.State() == ("WFConnection", "Primary", "Diskless", True)
 
 
 def test_a_late_call_releases_nothing(pair: Pair, stuck: type[_Stuck]) -> None:
