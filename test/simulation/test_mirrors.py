@@ -14,7 +14,7 @@ from simulation.migration.qemu import SimulatedDisk
 from simulation.migration.world import World
 from simulation.mirrors import bugs
 from simulation.mirrors.driver import MirrorHalf
-from simulation.mirrors.run import KeptCluster, LateCalls, MirrorParts, People, Run
+from simulation.mirrors.run import BesideOlder, KeptCluster, LateCalls, MirrorParts, People, Run
 
 from ganeti import runtime
 
@@ -157,3 +157,9 @@ def test_a_call_that_arrives_after_its_migration_opens_nothing() -> None:
 def test_a_migration_that_does_not_number_its_mirrors_is_found(bug: type[MirrorParts]) -> None:
     problems = (Run(seed, bug, 0, LateCalls).problem for seed in range(40))
     assert "two halves are open, and nobody migrates" in next(filter(None, problems), "")
+
+
+def test_a_guest_is_not_started_with_data_that_the_record_says_is_old() -> None:
+    """The kernel takes it for complete, beside a side whose disk cannot be read."""
+    broken = [result for seed in range(40) if (result := Run(seed, people=BesideOlder)).problem]
+    assert not broken, "\n".join(Describe("mirrors", result, events=True) for result in broken)

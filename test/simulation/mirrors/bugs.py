@@ -8,7 +8,7 @@ from typing import Any
 
 from simulation.mirrors.driver import HalfHere, MirrorHalf
 from simulation.mirrors.kernel import CONNECTED, OUTDATED, STANDALONE, UPTODATE, Half
-from simulation.mirrors.run import MirrorParts
+from simulation.mirrors.run import BesideOlder, MirrorParts
 
 from ganeti import constants, objects
 from ganeti.cmdlib import LU_MAPPING
@@ -453,6 +453,7 @@ class TheSideThatIsBehindServes(_Bug):
     """Beside a half without a disk it looks complete, although the record says that it does not count."""
 
     driver = _ServedByAnybody
+    people = BesideOlder
 
 
 class _Credulous(MirrorHalf):
@@ -465,6 +466,7 @@ class OutdatedDataIsTakenForComplete(_Bug):
     """As above, of the half that does not count itself."""
 
     driver = _Credulous
+    people = BesideOlder
 
 
 class _Oblivious(MirrorHalf):

@@ -53,6 +53,7 @@ class MirrorParts(Parts):
     keeper: type[MirrorKeeper] = MirrorKeeper
     driver: type[MirrorHalf] = MirrorHalf
     config: type[ConfigWriter] = ConfigWriter
+    people: Callable[[World, KeptCluster], People] | None = None
 
     @classmethod
     def Handlers(cls) -> dict[str, Callable[..., Any]]:
@@ -75,12 +76,12 @@ def Run(
     faults: int | None = None,
     people: Callable[[World, KeptCluster], People] | None = None,
 ) -> Result:
-    """Run one seed, by default with ``People``; never raise for what goes wrong inside."""
+    """Run one seed, by default with the people of ``parts``; never raise for what goes wrong inside."""
     result = Result(seed)
     world = World(seed + (1 << 32))
     with Judged(world, result, {"drbd": parts.driver, "plain": Volume}):
         cluster = KeptCluster(world, DRBD, parts)
-        _Play(world, cluster, (people or People)(world, cluster), faults, result)
+        _Play(world, cluster, (people or parts.people or People)(world, cluster), faults, result)
     return result
 
 
@@ -167,7 +168,6 @@ class People:
             self.FailAndReplace, self.ReplaceBehind, self.ExchangeAndLose, self.RecreateAndDie, self.FailOverAndFill,
             self.RecreateAndStart, self.RecreateAndStart, self.SlipAndLose, self.SlipAndLose, self.ExchangeAndStart,
             self.ExchangeAndStart, self.StartWithout, self.StartWithout, self.FailAndStart, self.FailAndStart,
-            self.StartBesideOlder, self.StartBesideOlder,
         )  # fmt: skip
 
     @property
@@ -570,24 +570,6 @@ class People:
         after = self.world.rng.choice((self.LosePrimary, self.Reboot))
         return [self.Stop, slip, self.Start, after, self.Start, self.Return]
 
-    def StartBesideOlder(self) -> list[Callable[[], str]]:
-        """One half has all writes, and its volumes cannot be read when the guest is to be started beside the older one."""
-
-        def slip(half: Half) -> str:
-            self.struck.Slip(half)
-            self.struck.HealLink()
-            return "slipped"
-
-        def slip_here() -> str:
-            return slip(self._Half(self.cluster.primary))
-
-        def slip_there() -> str:
-            return slip(self._Half(self.secondary))
-
-        parted = [self.Cut, self.Wait, self.Stop, slip_here]
-        served = [slip_here, self.Wait, self.Stop, self.Wait, self.Wait, slip_there]
-        return [*self.world.rng.choice((parted, served)), self.Start, self.Wait, self.Start, self.Return]
-
     def FailAndStart(self) -> list[Callable[[], str]]:
         """The primary's disk fails for good; the guest is to be started while the other half is away."""
 
@@ -727,3 +709,29 @@ class LateCalls(People):
         # Then it says so, and all is settled.
         self.moving = bool(error) and "it stays on" not in error
         return error
+
+
+class BesideOlder(People):
+    """A guest is to be started when one half has all its writes and no disk, and the other half is older."""
+
+    def __init__(self, world: World, cluster: KeptCluster):
+        super().__init__(world, cluster)
+        self.plots = (self.StartBesideOlder,)
+
+    def StartBesideOlder(self) -> list[Callable[[], str]]:
+        """One half has all writes, and its volumes cannot be read when the guest is to be started beside the older one."""
+
+        def slip(half: Half) -> str:
+            self.struck.Slip(half)
+            self.struck.HealLink()
+            return "slipped"
+
+        def slip_here() -> str:
+            return slip(self._Half(self.cluster.primary))
+
+        def slip_there() -> str:
+            return slip(self._Half(self.secondary))
+
+        parted = [self.Cut, self.Wait, self.Stop, slip_here]
+        served = [slip_here, self.Wait, self.Stop, self.Wait, self.Wait, slip_there]
+        return [*self.world.rng.choice((parted, served)), self.Start, self.Wait, self.Start, self.Return]
