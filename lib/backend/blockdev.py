@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ganeti import errors, hypervisor, runtime
-from ganeti.backend import migrationnotes, wire
+from ganeti.backend import guestnotes, wire
 from ganeti.backend.instance import CheckGone
 from ganeti.params import checks
 from ganeti.storage import base, links, paths, shown, tree
@@ -87,7 +87,7 @@ def Close(instance_name: str, disks: list[Dict]) -> None:
     Raises RpcCallError if a guest was started or has arrived here from these disks and its process is still there.
     """
     if instance_name:
-        with migrationnotes.Locked(instance_name):
+        with guestnotes.Locked(instance_name):
             for name in _Users(instance_name, len(disks)):
                 CheckGone(hypervisor.GetHypervisor(name), instance_name, "its disks cannot be closed")
             links.Remove(instance_name, len(disks))

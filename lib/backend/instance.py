@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import constants, errors, hypervisor, objects, pathutils, runtime
-from ganeti.backend import migrationnotes, reason, wire
+from ganeti.backend import guestnotes, reason, wire
 from ganeti.hypervisor.base import GuestDisk, GuestInfo, Hypervisor, NotEnded
 from ganeti.params import runstate
 from ganeti.storage import links, shown, tree
@@ -131,12 +131,12 @@ def Start(instance_hvp_bep: Dict, startup_paused: bool, trail: reason.Trail) -> 
 
 def _Start(driver: Hypervisor, instance: objects.Instance, paused: bool, attempts: Sequence[str | None]) -> None:
     is_helper = any(_IsOfHelper(disk) for disk in wire.InstanceDisks(instance))
-    with migrationnotes.Locked(instance.name):
+    with guestnotes.Locked(instance.name):
         if driver.Exists(instance.name):
             _CheckIsGuest(driver, instance)
             if not is_helper:
                 CheckNoHelper(instance.name)
-            elif not migrationnotes.Read(instance.name).helper:
+            elif not guestnotes.Read(instance.name).helper:
                 raise errors.RpcCallError(
                     f"Instance {instance.name} is running, so that no helper can work on its disks"
                 )
@@ -144,9 +144,9 @@ def _Start(driver: Hypervisor, instance: objects.Instance, paused: bool, attempt
             return
         disks = OpenedDisks(instance, attempts)
         if is_helper:
-            migrationnotes.Write(instance.name, migrationnotes.Note(helper=True))
+            guestnotes.Write(instance.name, guestnotes.Note(helper=True))
         else:
-            migrationnotes.Clear(instance.name)
+            guestnotes.Clear(instance.name)
         try:
             driver.Start(instance, disks, paused)
         except errors.HypervisorError:
@@ -156,7 +156,7 @@ def _Start(driver: Hypervisor, instance: objects.Instance, paused: bool, attempt
 
 def CheckNoHelper(name: str) -> None:
     """Raise RpcCallError if what runs here is a helper, which its job would end."""
-    if migrationnotes.Read(name).helper:
+    if guestnotes.Read(name).helper:
         raise errors.RpcCallError(f"Instance {name} is not running: {runstate.HelperText(name)}")
 
 
@@ -182,12 +182,12 @@ def Shutdown(instance: Dict, timeout: float, trail: reason.Trail) -> None:
     # A sent copy shows where the guest went: keep the record until that node was asked.
     is_guest = driver.Look(guest.name).state in runstate.HOLDS
     _Shutdown(driver, guest, timeout)
-    with migrationnotes.Locked(guest.name):
+    with guestnotes.Locked(guest.name):
         # A start that came in between has to be seen, or the guest would be started elsewhere as well.
         CheckGone(driver, guest.name, "its disks stay open here")
         RemoveLinks(guest)
         if is_guest:
-            migrationnotes.Clear(guest.name)
+            guestnotes.Clear(guest.name)
     reason.Store(guest.name, trail, "shutdown")
 
 
@@ -220,7 +220,7 @@ def _Shutdown(driver: Hypervisor, instance: objects.Instance, timeout: float) ->
 def _WaitReleased(driver: Hypervisor, instance: objects.Instance) -> bool:
     """Return whether a guest that was killed goes once nothing waits any longer on sides of mirrors that do not count.
 
-    A process cannot end while a disk has not answered it, and such a side may wait for ever for the other one.
+    No process ends before its disks have answered it, and such a side may never see the other one again.
     """
     for device in _Mirrors(instance):
         try:

@@ -10,7 +10,7 @@ import logging
 from typing import Any
 
 from ganeti import errors, hypervisor, objects, pathutils, runtime
-from ganeti.backend import migrationnotes, wire
+from ganeti.backend import guestnotes, wire
 from ganeti.backend.instance import CheckNoHelper, LinkedDisks, RemoveLinks, ShowDisk
 from ganeti.hypervisor.base import HOTPLUG_DISK, HOTPLUG_NIC, Hypervisor, Look
 from ganeti.params import runstate
@@ -34,7 +34,7 @@ def RunState(instance: str, hname: str, hvparams: Dict) -> Dict:
     ``never``: the process is gone and has never run the guest that it waited for.
     """
     look = hypervisor.GetHypervisor(hname).Look(instance)
-    note = migrationnotes.Read(instance)
+    note = guestnotes.Read(instance)
     return {
         runstate.KEY: look.state,
         "ident": look.ident,
@@ -44,7 +44,7 @@ def RunState(instance: str, hname: str, hvparams: Dict) -> Dict:
     }
 
 
-def _HasNeverRun(look: Look, note: migrationnotes.Note) -> bool:
+def _HasNeverRun(look: Look, note: guestnotes.Note) -> bool:
     if look.state != runstate.GONE:
         return False
     return note.arrival == runstate.NEVER or (note.arrival in (runstate.AWAITED, runstate.HELD) and look.load_failed)
@@ -79,11 +79,11 @@ def Info(instance: Dict) -> str | None:
 def Accept(instance: Dict, info: str | None, target: str) -> None:
     """accept_instance: wait for the guest, on the target."""
     guest, driver = _Load(instance)
-    with migrationnotes.Locked(guest.name):
+    with guestnotes.Locked(guest.name):
         if driver.Exists(guest.name):
             state = driver.Look(guest.name).state
             raise errors.RpcCallError(f"Instance {guest.name} cannot be accepted: it is here already (state {state})")
-        note = migrationnotes.Read(guest.name)
+        note = guestnotes.Read(guest.name)
         if note.attempt is not None:
             raise errors.RpcCallError(
                 f"Instance {guest.name} cannot be accepted: it was sent from here to {note.sent_to} and that was not"
@@ -96,13 +96,13 @@ def Accept(instance: Dict, info: str | None, target: str) -> None:
                 f"Instance {guest.name} cannot be accepted: it may have run here already (noted as {note.arrival}) and that was"
                 f" not settled; use 'gnt-instance migrate --cleanup {guest.name}'"
             )
-        migrationnotes.Write(guest.name, migrationnotes.Note(arrival=runstate.AWAITED))
+        guestnotes.Write(guest.name, guestnotes.Note(arrival=runstate.AWAITED))
         try:
             disks = LinkedDisks(guest)
             driver.Accept(guest, info, target, disks)
         except (errors.HypervisorError, errors.BlockDeviceError):
             if not driver.Exists(guest.name):
-                migrationnotes.Write(guest.name, migrationnotes.Note(arrival=runstate.NEVER))
+                guestnotes.Write(guest.name, guestnotes.Note(arrival=runstate.NEVER))
                 RemoveLinks(guest)
             raise
 
@@ -110,13 +110,13 @@ def Accept(instance: Dict, info: str | None, target: str) -> None:
 def Migrate(cluster_name: str, instance: Dict, target: str, live: bool) -> None:
     """instance_migrate: start sending, on the source."""
     guest, driver = _Load(instance)
-    with migrationnotes.Locked(guest.name):
+    with guestnotes.Locked(guest.name):
         look = driver.Look(guest.name)
         _CheckSendable(guest.name, look.state)
         CheckNoHelper(guest.name)
         if look.sending:
             raise errors.RpcCallError(f"Instance {guest.name} is being migrated already")
-        migrationnotes.Write(guest.name, migrationnotes.Note(target, runtime.NewUuid()))
+        guestnotes.Write(guest.name, guestnotes.Note(target, runtime.NewUuid()))
         driver.Migrate(cluster_name, guest, target, live)
 
 
@@ -132,7 +132,7 @@ def EndSent(instance: Dict, ident: int, attempt: str | None, sent: bool) -> None
     ``sent``: the master has seen such a copy.  If it has seen a running guest, a copy that was sent since may be the only one.
     """
     guest, driver = _Load(instance)
-    with migrationnotes.Locked(guest.name):
+    with guestnotes.Locked(guest.name):
         look = _CheckSame(driver, guest, ident, attempt)
         if look.state == runstate.SENT and not sent:
             raise _Changed(guest, look)
@@ -147,7 +147,7 @@ def EndSent(instance: Dict, ident: int, attempt: str | None, sent: bool) -> None
             driver.EndNow(guest)
         if look.state not in runstate.HOLDS:
             _Leave(driver, guest)
-        migrationnotes.Clear(guest.name)
+        guestnotes.Clear(guest.name)
 
 
 def _WaitFailed(driver: Hypervisor, guest: objects.Instance, ident: int, attempt: str | None) -> Look:
@@ -168,7 +168,7 @@ def _WaitFailed(driver: Hypervisor, guest: objects.Instance, ident: int, attempt
 def _CheckSame(driver: Hypervisor, guest: objects.Instance, ident: int, attempt: str | None) -> Look:
     """Look, and raise RpcCallError unless process and attempt are those that the master has looked at."""
     look = driver.Look(guest.name)
-    if look.ident != ident or migrationnotes.Read(guest.name).attempt != attempt:
+    if look.ident != ident or guestnotes.Read(guest.name).attempt != attempt:
         raise _Changed(guest, look)
     return look
 
@@ -182,11 +182,11 @@ def _Changed(guest: objects.Instance, look: Look) -> errors.RpcCallError:
 def FinalizeDestination(instance: Dict, info: str | None, success: bool) -> None:
     """instance_finalize_migration_dst: wait until the guest is here; without ``success`` end one that never will be."""
     guest, driver = _Load(instance)
-    with migrationnotes.Locked(guest.name):
+    with guestnotes.Locked(guest.name):
         if not success:
             _Withdraw(driver, guest)
             return
-        held = migrationnotes.Read(guest.name).arrival == runstate.HELD
+        held = guestnotes.Read(guest.name).arrival == runstate.HELD
         driver.WaitArrived(guest, info)
         state = driver.Look(guest.name).state
         if state not in runstate.HOLDS:
@@ -194,30 +194,30 @@ def FinalizeDestination(instance: Dict, info: str | None, success: bool) -> None
         if held and state == runstate.PAUSED:
             driver.Resume(guest)
         # The note of a guest that is being sent on is not this call's.
-        if migrationnotes.Read(guest.name).arrival is not None:
-            migrationnotes.Write(guest.name, migrationnotes.Note(arrival=runstate.ARRIVED))
+        if guestnotes.Read(guest.name).arrival is not None:
+            guestnotes.Write(guest.name, guestnotes.Note(arrival=runstate.ARRIVED))
 
 
 def _Withdraw(driver: Hypervisor, guest: objects.Instance) -> None:
     """End a waiting process that has never run; a guest that has arrived is never touched."""
-    look, note = driver.Look(guest.name), migrationnotes.Read(guest.name)
+    look, note = driver.Look(guest.name), guestnotes.Read(guest.name)
     if look.state == runstate.ARRIVING:
-        migrationnotes.Write(guest.name, migrationnotes.Note(arrival=runstate.HELD))
+        guestnotes.Write(guest.name, guestnotes.Note(arrival=runstate.HELD))
         driver.Hold(guest)
         look = driver.Look(guest.name)
         if look.state == runstate.ARRIVING:
             # Whatever still arrives, it does not run.
             driver.EndNow(guest)
-            note, look = migrationnotes.Note(arrival=runstate.NEVER), Look(runstate.GONE)
+            note, look = guestnotes.Note(arrival=runstate.NEVER), Look(runstate.GONE)
         elif look.state == runstate.PAUSED:
             driver.Resume(guest)  # it came in the same moment
-            migrationnotes.Write(guest.name, note)
+            guestnotes.Write(guest.name, note)
     if look.state != runstate.GONE:
         raise errors.RpcCallError(
             f"Instance {guest.name}: its process here is not waiting for a guest (state {look.state}), it is left alone"
         )
     if _HasNeverRun(look, note):
-        migrationnotes.Write(guest.name, migrationnotes.Note(arrival=runstate.NEVER))
+        guestnotes.Write(guest.name, guestnotes.Note(arrival=runstate.NEVER))
     _Leave(driver, guest)
 
 
@@ -238,18 +238,18 @@ def _Leave(driver: Hypervisor, guest: objects.Instance) -> None:
 def ResumeSent(instance: Dict, ident: int, attempt: str | None) -> None:
     """instance_resume_sent: resume the guest on the source after its ``attempt`` to be sent has failed for good."""
     guest, driver = _Load(instance)
-    with migrationnotes.Locked(guest.name):
+    with guestnotes.Locked(guest.name):
         look = _CheckSame(driver, guest, ident, attempt)
         if look.state not in (runstate.SENT, runstate.LEAVING) and not look.sending:
             raise errors.RpcCallError(f"Instance {guest.name} was not sent (state {look.state}), it is left alone")
         driver.Resume(guest)
-        migrationnotes.Clear(guest.name)
+        guestnotes.Clear(guest.name)
 
 
 def EndCopy(instance: Dict, ident: int) -> None:
     """instance_end_copy: end the process that was looked at, at once: another copy is the guest."""
     guest, driver = _Load(instance)
-    with migrationnotes.Locked(guest.name):
+    with guestnotes.Locked(guest.name):
         look = driver.Look(guest.name)
         if look.state == runstate.GONE:
             return  # what is noted here may belong to a later migration
@@ -257,7 +257,7 @@ def EndCopy(instance: Dict, ident: int) -> None:
             raise _Changed(guest, look)
         driver.EndNow(guest)
         _Leave(driver, guest)
-        migrationnotes.Clear(guest.name)
+        guestnotes.Clear(guest.name)
 
 
 # --- devices of a running instance ------------------------------------------------------------------------------------

@@ -9,19 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from ganeti import errors, pathutils, runtime
 from ganeti.storage import looks
 from ganeti.utils import owndirs
 
-if TYPE_CHECKING:
-    from ganeti.runtime import protocols
-
 _LIMIT = 4096
 # Disks that had a minor one after the other, and are remembered: as many lines are much shorter than the limit.
 _DISKS = 32
-_LOCK_SECONDS = 30.0
 
 
 @contextmanager
@@ -32,12 +27,12 @@ def Obeying(name: str, minor: int, uuid: str, number: int | None) -> Iterator[No
 
     ``number``: of the decision that the call carries; None: from a master that does not count them.
     """
-    owndirs.MakeOwn(pathutils.MIRRORS_DIR, 0o700)
-    path = f"{pathutils.MIRRORS_DIR}/{minor:d}"
-    try:
-        lock = runtime.LockFile(path, exclusive=True, timeout=0)
-    except runtime.LockBusy:
-        lock = _WaitFor(name, path)
+    busy = errors.BlockDeviceError(
+        f"{name}: another call has been working on it for more than {owndirs.LOCK_SECONDS:g} s; if programs of DRBD hang on"
+        " this node, 'dmesg' says why"
+    )
+    lock = owndirs.LockIn(pathutils.MIRRORS_DIR, f"{minor:d}", busy)
+    path = lock.path
     # What was seen before may be otherwise now: another call may have had the lock in between.
     looks.Forget()
     with lock:
@@ -54,16 +49,6 @@ def Obeying(name: str, minor: int, uuid: str, number: int | None) -> Iterator[No
                 lines = [*known.items(), (uuid, number)][-_DISKS:]
                 lock.Write("".join(f"{disk} {obeyed}\n" for disk, obeyed in lines).encode())
         yield
-
-
-def _WaitFor(name: str, path: str) -> protocols.FileLock:
-    try:
-        return runtime.LockFile(path, exclusive=True, timeout=_LOCK_SECONDS)
-    except runtime.LockBusy as err:
-        raise errors.BlockDeviceError(
-            f"{name}: another call has been working on it for more than {_LOCK_SECONDS:g} s; if programs of DRBD hang on"
-            " this node, 'dmesg' says why"
-        ) from err
 
 
 def _Read(path: str) -> dict[str, int]:

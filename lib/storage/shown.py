@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ganeti.runtime import protocols
 
 _LIMIT = 64
-_LOCK_SECONDS = 30.0
 
 
 def Note(what: str, uuid: str, mib: int) -> None:
@@ -43,23 +42,15 @@ def Unseen(what: str, uuid: str, mib: int) -> Iterator[None]:
 
 def Forget(uuid: str) -> None:
     """The disk is made anew, or is gone."""
-    runtime.RemoveFile(_Path(uuid))
-
-
-def _Path(uuid: str) -> str:
-    return f"{pathutils.DISKS_SHOWN_DIR}/{uuid}"
+    runtime.RemoveFile(f"{pathutils.DISKS_SHOWN_DIR}/{uuid}")
 
 
 def _Lock(what: str, uuid: str) -> protocols.FileLock:
-    path = _Path(uuid)
-    owndirs.MakeOwn(pathutils.DISKS_SHOWN_DIR, 0o700)
-    try:
-        return runtime.LockFile(path, exclusive=True, timeout=_LOCK_SECONDS)
-    except runtime.LockBusy as err:
-        raise errors.BlockDeviceError(
-            f"{what}: is being wiped by a call that its job may have given up; when 'pgrep -ax dd' shows nothing on this node any"
-            " longer, try again"
-        ) from err
+    busy = errors.BlockDeviceError(
+        f"{what}: is being wiped by a call that its job may have given up; when 'pgrep -ax dd' shows nothing on this node any"
+        " longer, try again"
+    )
+    return owndirs.LockIn(pathutils.DISKS_SHOWN_DIR, uuid, busy)
 
 
 def _Read(lock: protocols.FileLock) -> int:

@@ -5,8 +5,15 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+from typing import TYPE_CHECKING
 
 from ganeti import errors, pathutils, runtime
+
+if TYPE_CHECKING:
+    from ganeti.runtime import protocols
+
+# How long a call waits for what another one has locked.
+LOCK_SECONDS = 30.0
 
 
 def MakeOwn(path: str, mode: int = 0o755) -> None:
@@ -20,6 +27,15 @@ def MakeOwn(path: str, mode: int = 0o755) -> None:
         raise errors.StorageError(NotADirectory(path))
     if info.st_uid not in (0, os.geteuid()):
         raise errors.StorageError(Foreign(path, info.st_uid))
+
+
+def LockIn(folder: str, name: str, busy: errors.GenericError) -> protocols.FileLock:
+    """Lock a file in a directory of our own, both made if they are missing; raise ``busy`` if others have it for too long."""
+    MakeOwn(folder, 0o700)
+    try:
+        return runtime.LockFile(f"{folder}/{name}", exclusive=True, timeout=LOCK_SECONDS)
+    except runtime.LockBusy as err:
+        raise busy from err
 
 
 def NotADirectory(path: str) -> str:

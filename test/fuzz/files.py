@@ -15,7 +15,7 @@ from support.nodes import MakeNodes
 from fuzz import damage
 from fuzz.target import Broken, Target
 from ganeti import configfile, errors, pathutils, ssconf, x509
-from ganeti.backend import migrationnotes
+from ganeti.backend import guestnotes
 from ganeti.http import tls
 from ganeti.hypervisor import fake
 from ganeti.hypervisor.kvm import runfile
@@ -134,7 +134,7 @@ class NodeFiles(Target):
         note = Path(pathutils.MIGRATIONS_DIR, "web")
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_bytes(damage.Text(rng, {"attempt": "a", "arrival": "never", "sent_to": "192.0.2.1"}))
-        migrationnotes.Read("web")
+        guestnotes.Read("web")
 
 
 class StoreDatabase(Target):

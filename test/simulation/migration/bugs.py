@@ -10,7 +10,7 @@ from simulation.migration.master import NotePath, Parts
 from simulation.migration.qemu import DEVICE, HostOf
 
 from ganeti import errors, objects, opcodes
-from ganeti.backend import blockdev, instance, migration, migrationnotes, wire
+from ganeti.backend import blockdev, guestnotes, instance, migration, wire
 from ganeti.backend.instance import RemoveLinks
 from ganeti.cmdlib import LU_MAPPING
 from ganeti.cmdlib.instance.moving.cleanup import TLCleanupMigration
@@ -64,7 +64,7 @@ def _OldFinalizeSource(data: Dict, success: bool, live: bool) -> None:
         RemoveLinks(guest)
     elif driver.Exists(guest.name):
         driver.Resume(guest)
-    migrationnotes.Clear(guest.name)
+    guestnotes.Clear(guest.name)
 
 
 def _OldFinalizeDestination(data: Dict, info: Any, success: bool) -> None:
@@ -75,7 +75,7 @@ def _OldFinalizeDestination(data: Dict, info: Any, success: bool) -> None:
     else:
         driver.Stop(guest, force=True)
         driver.Cleanup(guest.name)
-    migrationnotes.Clear(guest.name)
+    guestnotes.Clear(guest.name)
 
 
 def _EndAnything(data: Dict, ident: int, attempt: str | None, sent: bool) -> None:
@@ -188,7 +188,7 @@ def _WithoutLeaving(data: Dict) -> None:
     guest, driver = migration._Load(data)
     if driver.Look(guest.name).state == runstate.SENT:
         driver.EndNow(guest)
-    migrationnotes.Clear(guest.name)
+    guestnotes.Clear(guest.name)
 
 
 class _Believer(TLMigrateInstance):
@@ -350,7 +350,7 @@ def _EndOfAnyAttempt(data: Dict, ident: int, attempt: str | None, sent: bool) ->
     elif state != runstate.GONE:
         raise errors.RpcCallError(f"state {state}")
     migration._Leave(driver, guest)
-    migrationnotes.Clear(guest.name)
+    guestnotes.Clear(guest.name)
 
 
 def _EndOfWhatRan(data: Dict, ident: int, attempt: str | None, sent: bool) -> None:
@@ -393,7 +393,7 @@ def _WithdrawUnheld(data: Dict, info: Any, success: bool) -> None:
         return
     guest, driver = migration._Load(data)
     if driver.Look(guest.name).state == runstate.ARRIVING:
-        migrationnotes.Write(guest.name, migrationnotes.Note(arrival=runstate.NEVER))
+        guestnotes.Write(guest.name, guestnotes.Note(arrival=runstate.NEVER))
         driver.EndNow(guest)
     migration._Leave(driver, guest)
 
@@ -407,7 +407,7 @@ class TargetEndedWithoutHolding(_Bug):
 def _ResumeAnything(data: Dict, ident: int, attempt: str | None) -> None:
     guest, driver = migration._Load(data)
     driver.Resume(guest)
-    migrationnotes.Clear(guest.name)
+    guestnotes.Clear(guest.name)
 
 
 class LateResumeIsObeyed(_Bug):
@@ -471,7 +471,7 @@ class StateIsNotReported(_Bug):
 def _NoResume(data: Dict, info: Any, success: bool) -> None:
     guest, driver = migration._Load(data)
     if success:
-        migrationnotes.Clear(guest.name)
+        guestnotes.Clear(guest.name)
         driver.WaitArrived(guest, info)
         return
     migration.FinalizeDestination(data, info, success)
@@ -485,7 +485,7 @@ class HeldGuestStaysPaused(_Bug):
 
 def _AcceptWithoutNote(data: Dict, info: Any, target: str) -> None:
     migration.Accept(data, info, target)
-    migrationnotes.Clear(objects.Instance.FromDict(data, runtime=True).name)
+    guestnotes.Clear(objects.Instance.FromDict(data, runtime=True).name)
 
 
 class TargetRemembersNothing(_Bug):
@@ -509,8 +509,8 @@ class AcceptMakesRoom(_Bug):
 
 def _AcceptAnyway(data: Dict, info: Any, target: str) -> None:
     name = objects.Instance.FromDict(data, runtime=True).name
-    if migrationnotes.Read(name).arrival is not None:
-        migrationnotes.Clear(name)
+    if guestnotes.Read(name).arrival is not None:
+        guestnotes.Clear(name)
     migration.Accept(data, info, target)
 
 

@@ -10,7 +10,7 @@ import pytest
 from unit.backend.test_instance import TRAIL, Rig
 
 from ganeti import constants, errors
-from ganeti.backend import blockdev, instance, migration, migrationnotes
+from ganeti.backend import blockdev, guestnotes, instance, migration
 from ganeti.hypervisor.fake import FakeHypervisor
 
 
@@ -41,7 +41,7 @@ def test_it_is_not_taken_for_the_guest(rig: Rig) -> None:
             call()
     assert migration.RunState(rig.guest.name, "fake", {})["helper"] is True
     instance.Shutdown(rig.data, 0, TRAIL)
-    assert migrationnotes.Read(rig.guest.name) == migrationnotes.NOTHING
+    assert guestnotes.Read(rig.guest.name) == guestnotes.NOTHING
     rig.Open()
     for _ in range(2):
         instance.Start(rig.data, False, TRAIL)

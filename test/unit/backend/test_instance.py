@@ -15,7 +15,7 @@ from support.nodes import MakeNodes
 from support.virtual import MakeDisk, MakeInstance, MakeUuid
 
 from ganeti import errors, hypervisor, pathutils, runtime, storage
-from ganeti.backend import blockdev, instance, migration, migrationnotes, wire
+from ganeti.backend import blockdev, guestnotes, instance, migration, wire
 from ganeti.backend.instance import LinkedDisks
 from ganeti.hypervisor import nodechecks
 from ganeti.hypervisor.base import Look
@@ -519,7 +519,7 @@ def test_arrival_that_is_confirmed_late_does_not_forget_that_the_guest_was_sent_
     rig = migrated.rig
     with rig.second:
         migration.FinalizeDestination(rig.data, migrated.info, True)
-        migrationnotes.Write(rig.guest.name, migrationnotes.Note("127.0.0.9", "newer"))  # and is being sent again
+        guestnotes.Write(rig.guest.name, guestnotes.Note("127.0.0.9", "newer"))  # and is being sent again
         migration.FinalizeDestination(rig.data, migrated.info, True)
         assert _Seen(rig)["sent_to"] == "127.0.0.9"
 
@@ -635,7 +635,7 @@ ACTING: dict[str, Callable[[dict[str, Any]], object]] = {
 @pytest.mark.parametrize("call", ACTING.values(), ids=ACTING)
 def test_calls_that_look_and_act_do_not_meet(rig: Rig, use: Any, call: Callable[[dict[str, Any]], object]) -> None:
     """While one is between its look and its act, no other one looks."""
-    with rig.first, migrationnotes.Locked(rig.guest.name):
+    with rig.first, guestnotes.Locked(rig.guest.name):
         use(Unseen)
         before = runtime.CurrentSide()
         runtime.EnterSide(Impatient())  # type: ignore[arg-type]

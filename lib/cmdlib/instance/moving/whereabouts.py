@@ -32,7 +32,7 @@ class Kind(enum.Enum):
 class View:
     """One node's view.  ``sent_to``: the node to which it sent the guest; ``never``: the guest it awaits never ran.
 
-    ``helper``: what runs there is no guest, but works on its disks.
+    ``helper``: what runs there is not the guest, but a helper that works on its disks.
     """
 
     state: str

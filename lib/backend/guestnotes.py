@@ -17,14 +17,13 @@ from ganeti.hypervisor.names import CheckInstanceName
 from ganeti.utils import owndirs
 
 _LIMIT = 4096
-_LOCK_SECONDS = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Note:
     """``sent_to``: the address to which the guest was sent from here, as ``attempt``; ``arrival``: of params.runstate.
 
-    ``helper``: what runs here is no guest, but works on its disks (doc/design-install.rst).
+    ``helper``: what runs here is not the guest, but a helper that works on its disks (doc/design-install.rst).
     """
 
     sent_to: str | None = None
@@ -53,7 +52,7 @@ def Read(name: str) -> Note:
         return NOTHING
     except (OSError, errors.ParseError, TypeError) as err:
         raise errors.HypervisorError(
-            f"Instance {name}: the note about its migration, {path}, cannot be read ({err}); look where the instance"
+            f"Instance {name}: the note about it, {path}, cannot be read ({err}); look where the instance"
             " runs, then delete that file"
         ) from err
     return note
@@ -76,11 +75,6 @@ def Clear(name: str) -> None:
 @contextmanager
 def Locked(name: str) -> Iterator[None]:
     """Lock the guest for the block, so that no other call looks and acts meanwhile."""
-    owndirs.MakeOwn(pathutils.GUEST_LOCKS_DIR, 0o700)
-    path = posixpath.join(pathutils.GUEST_LOCKS_DIR, CheckInstanceName(name))
-    try:
-        lock = runtime.LockFile(path, exclusive=True, timeout=_LOCK_SECONDS)
-    except runtime.LockBusy as err:
-        raise errors.RpcCallError(f"Instance {name}: another operation on it is under way on this node") from err
-    with lock:
+    busy = errors.RpcCallError(f"Instance {name}: another operation on it is under way on this node")
+    with owndirs.LockIn(pathutils.GUEST_LOCKS_DIR, CheckInstanceName(name), busy):
         yield
