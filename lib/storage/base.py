@@ -261,7 +261,7 @@ class Mirror(BlockDev):
     * counts: no write is acknowledged by this side alone, a lost link freezes the device; ``Open`` waits for the
       handshake and fails if there is none, or one side has no complete data and is not being filled;
     * behind: this side has the newest data and may be open alone; a device that was frozen continues if its own data is
-      complete; data that was marked as outdated is accepted, data that is not complete never is;
+      complete; data that was marked as outdated is accepted, incomplete data only while the other side fills it;
     * ahead: this side is not opened before it is connected with a complete side, and is either complete too or cannot be
       taken for complete;
     * not said (a master of release 3.1): as 3.1, nothing freezes and ``Open`` waits for nobody.
@@ -303,7 +303,8 @@ class Mirror(BlockDev):
         raise NotImplementedError
 
     def Release(self) -> None:
-        """Fail the requests that wait on a frozen side that does not count; leave every other side alone.
+        """Fail the requests that wait on a frozen side that does not count, or whose own data may be incomplete; leave any
+        other side alone.
 
         Whoever has it open must have been killed: a request whose data is on the local disk already is reported as done.
         """

@@ -146,7 +146,7 @@ def _Problems(
     activate = f"use 'gnt-instance activate-disks {name}'"
     problems = []
     if here is not None and here["primary"] and here["frozen"]:
-        problems.append(f"{disk} is frozen on node {primary}, {_Wait(name, nodes, here, other_is_behind)}")
+        problems.append(f"{disk} is frozen on node {primary}, {_Wait(name, nodes, here, other_is_behind, activate)}")
     sizes = [_Mib(state) for state in (here, there)]
     if all(sizes) and sizes[0] != sizes[1] and any(state and state["standalone"] for state in (here, there)):
         problems.append(
@@ -171,10 +171,9 @@ def _Problems(
     return problems
 
 
-def _Wait(name: str, nodes: tuple[str, str], here: dict[str, Any], other_is_behind: bool) -> str:
+def _Wait(name: str, nodes: tuple[str, str], here: dict[str, Any], other_is_behind: bool, activate: str) -> str:
     """Return what a guest waits for whose side is frozen, and what to do."""
     primary, other = nodes
-    activate = f"use 'gnt-instance activate-disks {name}'"
     if here["local_uptodate"]:
         return (
             f"the guest waits for the connection to node {other}; the master decides within a minute, its job"

@@ -629,17 +629,21 @@ class Drbd(Mirror):
     def _Policy(self) -> str | None:
         """Return the policy on a lost link; None where it is left alone."""
         peer = self.Peer()
-        if self._IsCustom("--fencing") or peer is None or not drbdtools.Syntax().CHANGES_FENCING:
+        if peer is None or not self._SetsPolicies():
             return None
         # The module does not connect with both, and who chose protocol A does not count on each write being there twice.
         return drbdtools.GO_ALONE if self._Protocol() == "A" else _FENCING[peer]
+
+    def _SetsPolicies(self) -> bool:
+        """Return whether it is ours to say what becomes of requests on a lost link, and without data."""
+        return self.Peer() is not None and drbdtools.Syntax().CHANGES_FENCING and not self._IsCustom("--fencing")
 
     def _SetNoDataPolicy(self, policy: str = drbdtools.WAIT) -> None:
         """Have requests wait while neither side's data can be reached, instead of failing, which is the default.
 
         A guest that is served by the other side would see errors as soon as the link is lost.
         """
-        if self.Peer() is None or self._IsCustom("--fencing") or not drbdtools.Syntax().CHANGES_FENCING:
+        if not self._SetsPolicies():
             return
         config = self._Config()
         if config is not None and (config.no_data or drbdtools.FAIL) == policy:

@@ -209,8 +209,9 @@ class FakeMirror(FakeDevice, Mirror):
                 self._Note(frozen=False)
 
     def Release(self) -> None:
-        if self.Peer() == constants.PEER_AHEAD and self.State().get("frozen"):
-            with self.Obeying():
+        with self.Obeying():
+            state = self.State()
+            if state.get("frozen") and (self.Peer() == constants.PEER_AHEAD or not state.get("disk")):
                 self._Note(frozen=False, disk=False)
 
     @classmethod

@@ -402,7 +402,10 @@ def test_mirror_loses_and_regains_its_other_side(kind: Kind) -> None:
     device = tree.FindOrFail(disk)
     assert isinstance(device, storage.base.Mirror)
     device.DisconnectNet()
-    assert device.Connection().standalone and device.NeedsActivation()
+    parted = device.Connection()
+    assert parted.standalone and device.NeedsActivation()
+    device.Release()
+    assert device.Connection() == parted, "it counts, and has all of its data"
     assert tree.CombinedStatus(device).is_degraded
     kind.AttachNet(device, multimaster=True)
     assert device.Connection().connected and not device.NeedsActivation()
@@ -426,7 +429,7 @@ def test_a_call_that_comes_late_changes_nothing(kind: Kind) -> None:
         decided(number).Follow()
     late = decided(6, constants.PEER_BEHIND)
     volumes = [child.Replace() for child in disk.children]
-    for act in (late.Follow, late.Assemble, late.Open, lambda: late.RemoveChildren(volumes)):
+    for act in (late.Follow, late.Release, late.Assemble, late.Open, lambda: late.RemoveChildren(volumes)):
         with pytest.raises(errors.BlockDeviceError, match=r"decision 6 .* has obeyed decision 7 since: it came late"):
             act()
     decided(7).DisconnectNet()
