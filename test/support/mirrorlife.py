@@ -5,9 +5,10 @@ So the stand-in, on which many other stories rely, is held to what the real one 
 
 from __future__ import annotations
 
+import abc
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ganeti.storage.utilities import drbdtools
@@ -17,7 +18,7 @@ from support.virtual import MakeInstance
 _MIB = 1 << 20
 
 
-class MirrorSide:
+class MirrorSide(abc.ABC):
     """One node and its end of the mirror."""
 
     # How long a state is waited for: seconds.
@@ -30,48 +31,48 @@ class MirrorSide:
 
     # --- what a node can do -------------------------------------------------------------------------------------------
 
+    @abc.abstractmethod
     def Ask(self, *calls: tuple[str, Any]) -> list[list[Any]]:
         """Run procedures of the node daemon one after the other; [True, result] or [False, text of the error] of each."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def Run(self, *argv: str) -> str:
         """Run a program, which succeeds, and return what it printed."""
-        raise NotImplementedError
 
-    def LosePower(self) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def LosePower(self) -> None: ...
 
+    @abc.abstractmethod
     def Return(self) -> None:
         """The node has its power again, and its volumes are there."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def LinkChanges(self) -> int:
         """Return how often the kernel noted that a link changed its state."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def StartWriter(self) -> None:
         """Write to the device from now on; return when something is acknowledged."""
-        raise NotImplementedError
 
-    def StopWriter(self) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def StopWriter(self) -> None: ...
 
+    @abc.abstractmethod
     def KillWriter(self) -> None:
         """Kill it without waiting for its end."""
-        raise NotImplementedError
 
-    def WaitForEnd(self) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def WaitForEnd(self) -> None: ...
 
-    def Acknowledged(self) -> list[str]:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def Acknowledged(self) -> list[str]: ...
 
-    def WaitForWrites(self, more_than: int) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def WaitForWrites(self, more_than: int) -> None: ...
 
+    @abc.abstractmethod
     def CheckWrites(self, acknowledged: list[str]) -> None:
         """Every write that was acknowledged is on this side's open device."""
-        raise NotImplementedError
 
     # --- what is the same for all -------------------------------------------------------------------------------------
 
@@ -105,31 +106,42 @@ class MirrorSide:
 
     def Wait(self, **wanted: Any) -> drbdtools.Minor:
         """Wait until the state has these properties."""
-        end = time.monotonic() + self.PATIENCE
-        while True:
-            state = self.state
-            if state is not None and all(getattr(state, name) == value for name, value in wanted.items()):
-                return state
-            assert time.monotonic() < end, f"{self.name} is {state}, not {wanted}"
-            time.sleep(0.3)
+
+        def wanted_now(states: list[drbdtools.Minor]) -> bool:
+            return all(getattr(states[0], name) == value for name, value in wanted.items())
+
+        return _Poll([self], wanted_now, str(wanted))[0]
 
 
-class MirrorPair:
+def _Poll(
+    sides: Sequence[MirrorSide], check: Callable[[list[drbdtools.Minor]], bool], wanted: str
+) -> list[drbdtools.Minor]:
+    """Look at sides until their states are those that are wanted, and return these; a look is a command on the node."""
+    end = time.monotonic() + sides[0].PATIENCE
+    while True:
+        states = [state for side in sides if (state := side.state) is not None]
+        if len(states) == len(sides) and check(states):
+            return states
+        assert time.monotonic() < end, f"{' and '.join(side.name for side in sides)}: {states}, not {wanted}"
+        time.sleep(0.3)
+
+
+class MirrorPair(abc.ABC):
     """The two sides, and what lies between them."""
 
     def __init__(self, one: MirrorSide, two: MirrorSide):
         self.one, self.two = one, two
 
+    @abc.abstractmethod
     def Cut(self) -> None:
         """Nothing gets through between the nodes."""
-        raise NotImplementedError
 
-    def Heal(self) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def Heal(self) -> None: ...
 
+    @abc.abstractmethod
     def Together(self, *asked: tuple[MirrorSide, tuple[str, Any]]) -> None:
         """Run a procedure on each side at once, as the master does."""
-        raise NotImplementedError
 
     def Live(self) -> None:
         """Tell the whole story; nothing is left afterwards."""
@@ -396,13 +408,11 @@ def _WaitForRefusal(*sides: MirrorSide) -> None:
 
     The other one may have lost the link before it has seen the same, and goes on waiting for it.
     """
-    end = time.monotonic() + 120
-    while True:
-        states = [side.Wait(primary=True) for side in sides]
-        if any(state.standalone for state in states):
-            break
-        assert time.monotonic() < end, states
-        time.sleep(0.3)
+
+    def refused(states: list[drbdtools.Minor]) -> bool:
+        return all(state.primary for state in states) and any(state.standalone for state in states)
+
+    _Poll(sides, refused, "open and parted")
 
 
 def _LeftBehind(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
