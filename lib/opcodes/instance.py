@@ -305,6 +305,9 @@ class OpInstanceActivateDisks(OpCode):
     behind: str | None = Param(
         ht.TMaybe(ht.TNonEmptyString), None, doc="the secondary node whose copies do not count and are filled again"
     )
+    ignore_consistency: bool = Param(
+        ht.TBool, False, doc="with behind: give that node's copies up even if they are newer; the instance must not run"
+    )
 
 
 class OpInstanceSettleMirrors(OpCode):

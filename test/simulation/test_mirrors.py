@@ -14,7 +14,8 @@ from simulation.migration.qemu import SimulatedDisk
 from simulation.migration.world import World
 from simulation.mirrors import bugs
 from simulation.mirrors.driver import MirrorHalf
-from simulation.mirrors.run import BesideOlder, KeptCluster, LateCalls, MirrorParts, People, Run
+from simulation.mirrors.others import BesideOlder, GoesBack, LateCalls
+from simulation.mirrors.run import KeptCluster, MirrorParts, People, Run
 
 from ganeti import runtime
 
@@ -162,4 +163,9 @@ def test_a_migration_that_does_not_number_its_mirrors_is_found(bug: type[MirrorP
 def test_a_guest_is_not_started_with_data_that_the_record_says_is_old() -> None:
     """The kernel takes it for complete, beside a side whose disk cannot be read."""
     broken = [result for seed in range(40) if (result := Run(seed, people=BesideOlder)).problem]
+    assert not broken, "\n".join(Describe("mirrors", result, events=True) for result in broken)
+
+
+def test_an_older_copy_is_used_only_where_nobody_has_seen_the_newer_one() -> None:
+    broken = [result for seed in range(40) if (result := Run(seed, people=GoesBack)).problem]
     assert not broken, "\n".join(Describe("mirrors", result, events=True) for result in broken)

@@ -345,6 +345,41 @@ def _Served(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     one.CheckWrites(acknowledged)
 
 
+def _GoneBack(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
+    """Only the other side has the newest data, and somebody goes back to the older one; then the other side turns up after all."""
+    one.StartWriter()
+    older = one.Acknowledged()
+    one.Run("drbdsetup", "detach", "0", "--force")
+    one.Wait(disk="Diskless", connected=True)
+    one.WaitForWrites(len(one.Acknowledged()))
+    two.Do(("drbd_follow", [[two.Disk("behind")]]))
+    one.Do(("drbd_follow", [[one.Disk("ahead")]]))
+    one.StopWriter()
+    for side, peer in ((one, "ahead"), (two, "behind")):
+        side.Do(("blockdev_shutdown", [side.Disk(peer)]))
+    pair.Cut()
+    one.Do(one.Assemble("ahead"))
+    assert one.Wait(connection="WFConnection").disk == "Outdated"
+    assert "is behind (Outdated" in one.Fail(*one.Assemble("ahead", primary=True))
+    one.Do(one.Assemble("behind"), one.Assemble("behind", primary=True))
+    assert one.Wait(primary=True).disk == "UpToDate"
+    one.CheckWrites(older)
+    one.StartWriter()
+    pair.Heal()
+    two.Do(two.Assemble("ahead"))
+    two.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate")
+    for side in (one, two):
+        side.Do(("drbd_follow", [[side.Disk("counts")]]))
+    one.WaitForWrites(len(one.Acknowledged()))
+    one.StopWriter()
+    acknowledged = one.Acknowledged()
+    one.Do(("blockdev_close", ["", [one.Disk()]]))
+    two.Do(two.Assemble("counts", primary=True))
+    two.CheckWrites(acknowledged)
+    two.Do(("blockdev_close", ["", [two.Disk()]]))
+    one.Do(one.Assemble("counts", primary=True))
+
+
 def _LostAlone(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     """The disk of a side fails when it has all the newest data, and can be read again: it waits meanwhile, and goes on alone."""
     one.StartWriter()
@@ -502,6 +537,7 @@ _CHAPTERS: tuple[Callable[[MirrorPair, MirrorSide, MirrorSide], None], ...] = (
     _LocalStorage,
     _CutAndHealed,
     _Served,
+    _GoneBack,
     _LostAlone,
     _OutdatedBesideNoDisk,
     _LeftBehind,

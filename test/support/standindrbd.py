@@ -497,7 +497,7 @@ class StandInDrbd:
             if not linked:
                 device.peer_disk = "Outdated" if device.freezes else "DUnknown"
             self._GoAlone(device)
-        device.role = "Primary"
+        device.role, device.discard = "Primary", False
         _Remember(device)
         if linked and device.disk == "UpToDate" and device.peer_disk == "Inconsistent" and device.link == "Connected":
             # A new mirror whose first side has just been chosen.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ganeti import constants
-from ganeti.cli import jobs, output
+from ganeti import constants, errors
+from ganeti.cli import ask, jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import COMPLETE_NODE, Flag, Options, Value
@@ -19,10 +19,24 @@ BEHIND = Value(
     completion=COMPLETE_NODE,
     text="Give up what only the copies on this secondary node have, and fill them again; ends a split brain",
 )
+IGNORE_CONSISTENCY = o.IGNORE_CONSISTENCY.But(
+    help="With --behind: use the primary node's copies even if they are older, and give up what was written since"
+)
 WAIT_FOR_SYNC = Flag("--wait-for-sync", dest="wait_for_sync", text="Wait until mirrors are in sync")
+_LOSS = (
+    "The copies on node {behind} may have writes that those on the primary node of {name} do not have; with"
+    " --ignore-consistency these are lost for good. Continue?"
+)
 
 
 def Run(options: Options, arguments: list[str]) -> int:
+    if options.ignore_consistency:
+        if options.behind is None:
+            raise errors.OpPrereqError(
+                "--ignore-consistency needs --behind, which says whose copies are given up", errors.ECODE_INVAL
+            )
+        if not ask.Confirmed(_LOSS.format(behind=options.behind, name=arguments[0])):
+            return constants.EXIT_FAILURE
     op = jobs.FromOptions(OpInstanceActivateDisks, options, instance_name=arguments[0])
     for node, name, path in jobs.SubmitOrSend(op, options):
         output.ToStdout(f"{node}:{name}:{path}")
@@ -33,5 +47,5 @@ COMMAND = Command(
     Run,
     "Open the disks of an instance on its nodes, and print their paths",
     (One("instance"),),
-    (IGNORE_SIZE, WAIT_FOR_SYNC, BEHIND, *o.SET_SUBMIT, o.PRIORITY),
+    (IGNORE_SIZE, WAIT_FOR_SYNC, BEHIND, IGNORE_CONSISTENCY, *o.SET_SUBMIT, o.PRIORITY),
 )

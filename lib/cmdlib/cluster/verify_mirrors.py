@@ -107,20 +107,37 @@ def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[object
             if filled:
                 report.Warning(_CODE, INSTANCE, name, f"{text} and is being filled again")
             else:
-                elsewhere = f"'gnt-instance replace-disks -n NODE {name}' to have the copy on another node"
-                if mirrors.Names(disk, primary):
-                    # All that is written is on the other node.
-                    elsewhere = (
-                        f"'gnt-instance replace-disks -a {name}' to have it made again there, or 'gnt-instance failover {name}'"
-                        " to run the instance where the good copy is"
-                    )
                 report.Error(
-                    _CODE,
-                    INSTANCE,
-                    name,
-                    f"{text}: only one copy is good; bring the node back and use 'gnt-instance activate-disks {name}', or"
-                    f" {elsewhere}",
+                    _CODE, INSTANCE, name, f"{text}: {_Remedy(snapshot, instance, disk, (primary, other), here, there)}"
                 )
+
+
+def _Remedy(
+    snapshot: objects.Snapshot,
+    instance: objects.Instance,
+    disk: objects.Disk,
+    nodes: tuple[str, str],
+    here: dict[str, Any] | None,
+    there: dict[str, Any] | None,
+) -> str:
+    """Return what to do about a mirror that is recorded to have one good side only: this may be gone, too."""
+    name, activate = instance.name, f"'gnt-instance activate-disks {instance.name}'"
+    here_is_behind = mirrors.Names(disk, nodes[0])
+    behind, newer = nodes if here_is_behind else reversed(nodes)
+    good = there if here_is_behind else here
+    if good is not None and good.get("incomplete") and not good["in_resync"]:
+        return (
+            f"the newer one, on node {snapshot.NodeName(newer)}, has no complete data either; if its disk can be read again, use"
+            f" {activate}; {mirrors.IfLost(snapshot, instance, behind)}"
+        )
+    elsewhere = f"'gnt-instance replace-disks -n NODE {name}' to have the copy on another node"
+    if here_is_behind:
+        # All that is written is on the other node.
+        elsewhere = (
+            f"'gnt-instance replace-disks -a {name}' to have it made again there, or 'gnt-instance failover {name}'"
+            " to run the instance where the good copy is"
+        )
+    return f"only one copy is good; bring the node back and use {activate}, or {elsewhere}"
 
 
 def _StateOn(disk: objects.Disk, node_uuid: str, answers: Answers) -> dict[str, Any] | None:
@@ -187,7 +204,8 @@ def _Wait(name: str, nodes: tuple[str, str], here: dict[str, Any], other_is_behi
         )
     return (
         f"the guest waits for node {other}, as the data on node {primary} is not complete by itself: bring node {other} back,"
-        f" then {activate}. If its copy is lost for good, 'gnt-instance shutdown --timeout 0 {name}' ends the guest"
+        f" then {activate}. If its copy is lost for good, 'gnt-instance shutdown --timeout 0 {name}' ends the guest, and"
+        f" 'gnt-instance startup {name}' says what is left then"
     )
 
 

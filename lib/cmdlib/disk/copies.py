@@ -77,13 +77,16 @@ class Copies:
         """
         self._SetUpAndJudge(mirrors.Mirrors(self._disks), excused, feedback)
 
-    def CheckKnown(self) -> None:
+    def CheckKnown(self, excused: bool) -> None:
         """Raise OpExecError if the node says that a copy is missing, incomplete or outdated; what it does not say is no reason.
 
-        Disks that are not set up there are for as long as it takes to look.
+        Disks that are not set up there are for as long as it takes to look.  ``excused``: outdated data will do, but the
+        node has to say that it has it all.
         """
         disks = mirrors.Mirrors(self._disks)
         view = self._View(disks)
+        if view is None and excused:
+            raise self._Silent()
         if view is None:
             # Which disks are set up, and may be in use, is not known either: none is taken down afterwards.
             return
@@ -94,10 +97,10 @@ class Copies:
             if idle:
                 view = self._View(disks) or view
             for disk in disks:
-                if disk.uuid in view:
+                if excused or disk.uuid in view:
                     # Where the record says that the other side is behind, this one counts even if it is marked as outdated.
-                    chosen = mirrors.Names(disk, self._source.uuid)
-                    self._Judge(disk, view[disk.uuid], chosen, Unit(self._caller).LogInfo)
+                    chosen = excused or mirrors.Names(disk, self._source.uuid)
+                    self._Judge(disk, view.get(disk.uuid), chosen, Unit(self._caller).LogInfo)
         finally:
             self._TakeDown(idle)
 
@@ -164,10 +167,17 @@ class Copies:
         diskless = disk_state == _DISKLESS
         why = ", its storage failed or is missing" if diskless else ", which does not have all of its data"
         hint = self._Renew() if diskless else self._Fill()
-        lost = f"; if node {self._source.name} is lost, restore {name} from a backup" if self._source.offline else ""
+        if mirrors.Names(disk, self._source.uuid):
+            hint = self._WhenNewer()
         return errors.OpExecError(
-            f"Disk {disk.iv_name} of instance {name} is {disk_state} {where}{why}: {effect}", hint=f"{hint}{lost}"
+            f"Disk {disk.iv_name} of instance {name} is {disk_state} {where}{why}: {effect}",
+            hint=f"{hint}{self._Otherwise()}",
         )
+
+    def _Otherwise(self) -> str:
+        """Return what is left if the other side is lost; nothing if it seems to be there."""
+        backup = f"; if node {self._source.name} is lost, restore {self._instance.name} from a backup"
+        return backup if self._source.offline else ""
 
     def _WhenBack(self) -> str:
         return f"when node {self._source.name} is back, " if self._source.offline else ""
@@ -185,6 +195,14 @@ class Copies:
         """Return what to do if the storage is missing."""
         command = f"'gnt-instance replace-disks --on-secondary {self._instance.name}'"
         return f"{self._WhenBack()}use {command}, which makes its disks there again, and try again"
+
+    def _WhenNewer(self) -> str:
+        """Return what to do if the record says that only the copy on this node, which cannot be used, is complete."""
+        snapshot, instance = self._caller.snapshot, self._instance
+        return (
+            f"if it can be read again, use 'gnt-instance activate-disks --wait-for-sync {instance.name}', and try again;"
+            f" {mirrors.IfLost(snapshot, instance, self._source.uuid)}"
+        )
 
     def _GiveUp(self) -> str:
         """Return how to use a copy that is outdated."""
@@ -231,6 +249,9 @@ class ChosenCopies(KeptCopies):
 
     def _Fill(self) -> str:
         return self._Renew()
+
+    def _Otherwise(self) -> str:
+        return f"; if that is lost for good, restore {self._instance.name} from a backup"
 
     def _GiveUp(self) -> str:
         command = f"'gnt-instance startup --force {self._instance.name}'"

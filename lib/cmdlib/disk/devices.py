@@ -446,11 +446,12 @@ def _WhereItIsNewer(caller: Caller, instance: objects.Instance) -> str | None:
     other = snapshot.SecondaryNodes(instance)[0]
     there = mirrors.Look(caller, instance, old, [other])[other] or {}
     gone = [str(disk.iv_name) for disk in old if _LacksData(there.get(disk.uuid))]
+    lost = mirrors.IfLost(snapshot, instance, primary)
     if not gone:
-        return _OtherIsNewer(caller, instance)
+        return f"{_OtherIsNewer(caller, instance)}; {lost}"
     return (
         f"node {snapshot.NodeName(other)} has newer data of {', '.join(gone)}, which cannot be used there: if its disk can be read"
-        f" again, use 'gnt-instance startup {instance.name}'; if not, restore {instance.name} from a backup"
+        f" again, use 'gnt-instance startup {instance.name}'; {lost}"
     )
 
 

@@ -139,6 +139,23 @@ def Describe(snapshot: objects.Snapshot, disks: Iterable[objects.Disk]) -> str:
     return "; ".join(texts)
 
 
+def UseOlder(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str) -> str:
+    """Return the command that uses the copies on a node although those on the other one have more."""
+    if node_uuid != instance.primary_node:
+        return f"'gnt-instance failover --ignore-consistency {instance.name}'"
+    other = snapshot.NodeName(snapshot.SecondaryNodes(instance)[0])
+    return f"'gnt-instance activate-disks --behind {other} --ignore-consistency {instance.name}'"
+
+
+def IfLost(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str) -> str:
+    """Return, for people, what is left where the record names a copy on a node, if the other, newer one is lost."""
+    other = next(uuid for uuid in snapshot.AllNodes(instance) if uuid != node_uuid)
+    return (
+        f"if the copy on node {snapshot.NodeName(other)} is lost for good, {UseOlder(snapshot, instance, node_uuid)} uses the"
+        f" older one on node {snapshot.NodeName(node_uuid)}"
+    )
+
+
 def CheckCounts(
     snapshot: objects.Snapshot,
     instance: objects.Instance,
@@ -147,14 +164,17 @@ def CheckCounts(
     hint: str,
     indexes: Sequence[int] | None = None,
 ) -> None:
-    """Raise OpPrereqError if a copy on a node does not count; ``indexes``: of these disks only."""
+    """Raise OpPrereqError if a copy on a node does not count; ``indexes``: of these disks only.
+
+    ``hint``: what helps as long as the other copy is there.
+    """
     disks = snapshot.InstanceDisks(instance)
     behind = BehindOn(disks if indexes is None else [disks[index] for index in indexes], node_uuid)
     if behind:
         raise errors.OpPrereqError(
             f"Instance {instance.name} {what}: {Describe(snapshot, behind)}; what was written after that is missing there",
             errors.ECODE_STATE,
-            hint=hint,
+            hint=f"{hint}; {IfLost(snapshot, instance, node_uuid)}",
         )
 
 

@@ -36,6 +36,8 @@ from ganeti.master import console
 from ganeti.params import runstate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ganeti import objects
 
 REBOOT_SOFT, REBOOT_HARD = "soft", "hard"
@@ -368,6 +370,13 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
         CheckNotForthcoming(self.instance)
         CheckNodeOnline(self.snapshot.nodes[self.instance.primary_node])
         self._behind: objects.Node | None = None
+        if self.op.behind is None and self.op.ignore_consistency:
+            raise errors.OpPrereqError(
+                f"Cannot ignore the consistency of the disks of instance {self.instance.name}: no node is named whose copies"
+                " are given up",
+                errors.ECODE_INVAL,
+                hint="name it with --behind",
+            )
         if self.op.behind is not None:
             self._behind = ExpandNode(self.snapshot, self.op.behind)
             self._CheckBehind(self._behind)
@@ -386,31 +395,56 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
             raise errors.OpPrereqError(
                 f"Instance {instance.name} has no mirrored disk on node {node.name}", errors.ECODE_INVAL
             )
-        mirrors.CheckCounts(
-            snapshot,
-            instance,
-            instance.primary_node,
-            "cannot give up the newer copies",
-            f"use 'gnt-instance failover {instance.name}'",
-        )
         view = mirrors.Look(self, instance, disks, [instance.primary_node])[instance.primary_node] or {}
+        if self.op.ignore_consistency:
+            self._CheckMayGoBack(disks, view)
+        else:
+            mirrors.CheckCounts(
+                snapshot,
+                instance,
+                instance.primary_node,
+                "cannot give up the newer copies",
+                f"use 'gnt-instance failover {instance.name}'",
+            )
         incomplete = [disk for disk in disks if view.get(disk.uuid, {}).get("incomplete")]
         if incomplete:
             raise errors.OpPrereqError(
                 f"Instance {instance.name} has no complete data of {', '.join(str(disk.iv_name) for disk in incomplete)} on"
                 f" its primary node {snapshot.NodeName(instance.primary_node)}: the copies on node {node.name} are needed",
                 errors.ECODE_STATE,
-                hint=f"use 'gnt-instance failover --ignore-consistency {instance.name}' to use those on node {node.name}",
+                hint=f"use 'gnt-instance failover --ignore-consistency {instance.name}' to use those on node {node.name}; if"
+                f" they are lost for good, restore {instance.name} from a backup",
             )
 
+    def _CheckMayGoBack(self, disks: Sequence[objects.Disk], view: mirrors.View) -> None:
+        """Check that nobody uses what the newer copies have, if the primary node's are to be used although they lack it."""
+        instance, primary = self.instance, self.instance.primary_node
+        if not mirrors.BehindOn(disks, primary):
+            return
+        situation = LookAround(self, instance)
+        in_use = any(disk.uuid in view and view[disk.uuid]["primary"] for disk in disks)
+        if in_use or situation.IsHere(primary):
+            raise errors.OpPrereqError(
+                f"Instance {instance.name} is running, or its disks are open, on node {self.snapshot.NodeName(primary)}:"
+                " it has seen what its copies there lack",
+                errors.ECODE_STATE,
+                hint=f"use 'gnt-instance shutdown --timeout 0 {instance.name}' first",
+            )
+        if situation.verdict.kind is not Kind.NOWHERE or situation.verdict.choices:
+            raise situation.Refusal("cannot go back to its older copies")
+
     def Exec(self, feedback: Feedback) -> list[list[Any]]:
-        instance = self.instance
+        instance, chosen = self.instance, self._behind is not None
         if self._behind is not None:
             disks = mirrors.Mirrors(self.snapshot.InstanceDisks(instance))
             # It is for a split brain, in which neither side may be able to speak for itself.
-            ChosenCopies(self, instance, instance.primary_node, self._behind.uuid).CheckKnown()
+            copies = ChosenCopies(self, instance, instance.primary_node, self._behind.uuid)
+            copies.CheckKnown(self.op.ignore_consistency)
+            if older := mirrors.BehindOn(disks, instance.primary_node):
+                text = mirrors.Describe(self.snapshot, older)
+                self.LogWarning(f"{text}: what was written after that is given up, as requested")
             mirrors.RecordBehind(self, instance, disks, self._behind.uuid)
-        assembled = AssembleDisks(self, instance, ignore_size=self.op.ignore_size)
+        assembled = AssembleDisks(self, instance, ignore_secondaries=chosen, ignore_size=self.op.ignore_size)
         if not assembled.all_well:
             raise errors.OpExecError(f"Cannot activate the block devices of instance {instance.name}")
         try:

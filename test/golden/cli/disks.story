@@ -150,6 +150,29 @@ $ gnt-instance replace-disks -p --disks first web
 ! Invalid disk index passed: 'first' (expected a number from 0 to 15)
 = 1
 
+# Copies that may be newer are given up only by somebody who was asked.
+$ gnt-instance activate-disks --ignore-consistency web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! --ignore-consistency needs --behind, which says whose copies are given up
+= 1
+$ gnt-instance activate-disks --behind=node1 --ignore-consistency web
+! The copies on node node1 may have writes that those on the primary
+! node of web do not have; with --ignore-consistency these are lost for
+! good. Continue?
+! No terminal to ask on; assuming 'n'.
+= 1
+% forget OP_INSTANCE_ACTIVATE_DISKS
+% result OP_INSTANCE_ACTIVATE_DISKS [["node1.example.org", "disk/0", "/dev/drbd0"]]
+% answers y
+$ gnt-instance activate-disks --behind=node1 --ignore-consistency web
+| The copies on node node1 may have writes that those on the primary
+| node of web do not have; with --ignore-consistency these are lost for
+| good. Continue?
+| y/[n]/?:
+node1.example.org:disk/0:/dev/drbd0
+> OP_INSTANCE_ACTIVATE_DISKS {"behind":"node1","ignore_consistency":true,"instance_name":"web"}
+
 # Names that do not exist.
 $ gnt-instance grow
 ! gnt-instance: unknown command 'grow'

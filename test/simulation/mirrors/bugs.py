@@ -8,7 +8,8 @@ from typing import Any
 
 from simulation.mirrors.driver import HalfHere, MirrorHalf
 from simulation.mirrors.kernel import CONNECTED, OUTDATED, STANDALONE, UPTODATE, Half
-from simulation.mirrors.run import BesideOlder, MirrorParts
+from simulation.mirrors.others import BesideOlder, GoesBack
+from simulation.mirrors.run import MirrorParts
 
 from ganeti import constants, objects
 from ganeti.cmdlib import LU_MAPPING
@@ -18,6 +19,7 @@ from ganeti.cmdlib.disk.replace import LUInstanceReplaceDisks, NewSecondary, New
 from ganeti.cmdlib.disk.settle import LUInstanceSettleMirrors
 from ganeti.cmdlib.instance.moving.migrate import LUInstanceFailover, LUInstanceMigrate
 from ganeti.cmdlib.instance.moving.migration import TLMigrateInstance
+from ganeti.cmdlib.instance.run import LUInstanceActivateDisks
 from ganeti.config import ConfigWriter
 from ganeti.server.mirrorkeeper import MirrorKeeper
 from ganeti.storage.base import BlockDev, MirrorState
@@ -467,6 +469,18 @@ class OutdatedDataIsTakenForComplete(_Bug):
 
     driver = _Credulous
     people = BesideOlder
+
+
+class _Heedless(LUInstanceActivateDisks):
+    def _CheckMayGoBack(self, disks: Sequence[objects.Disk], view: mirrors.View) -> None:
+        pass
+
+
+class OlderDataIsUsedUnderAGuest(_Bug):
+    """Whoever goes back to the primary's older copy need not end the guest that has seen more."""
+
+    exchanged: Mapping[str, Any] = {"OP_INSTANCE_ACTIVATE_DISKS": _Heedless}
+    people = GoesBack
 
 
 class _Oblivious(MirrorHalf):

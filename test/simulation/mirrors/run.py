@@ -28,7 +28,7 @@ from ganeti.storage import tree
 FROZEN_SECONDS = 60.0
 _ROUNDS = 16
 GROUP = "xenvg"
-_DECIDING = (
+DECIDING = (
     "commit", "committed", "drbd_follow on", "answer of drbd_follow", "drbd_views on", "answer of drbd_views",
     "drbdsetup resume-io", "drbdsetup disk-options", "drbdsetup outdate",
 )  # fmt: skip
@@ -470,7 +470,7 @@ class People:
         """The link breaks, something fails while that is decided, then the primary's machine dies."""
         struck = self.struck
         calls = [struck.Fate(fate) for fate in ("lost", "unanswered", "late")]
-        self._Strike(_DECIDING, struck.KillMaster, struck.KillMaster, struck.KillMaster, *calls)
+        self._Strike(DECIDING, struck.KillMaster, struck.KillMaster, struck.KillMaster, *calls)
         after = self.world.rng.choice((self.Wait, self.HealLink, self.Cut))
         return [self.Cut, self.world.rng.choice((self.Wait, self.Cut, after)), self.LosePrimary, self.Return]
 
@@ -482,7 +482,7 @@ class People:
             if self.world.Chance(0.5):
                 struck.At("drbd_follow on", struck.Fate("lost"))
             else:
-                self._Strike(_DECIDING, struck.KillMaster, struck.CutLink, struck.CutLink, struck.Fate("unanswered"))
+                self._Strike(DECIDING, struck.KillMaster, struck.CutLink, struck.CutLink, struck.Fate("unanswered"))
             struck.HealLink()
             self.cluster.Keep(40.0)
             return "healed"
@@ -551,7 +551,7 @@ class People:
         """A local disk fails for a while; the guest goes on with the other one, whose machine dies later."""
         choice = self.world.rng.choice
         if self.world.Chance(0.5):
-            self._Strike(_DECIDING, self.struck.KillMaster, self.struck.KillMaster, self.struck.Fate("unanswered"))
+            self._Strike(DECIDING, self.struck.KillMaster, self.struck.KillMaster, self.struck.Fate("unanswered"))
         return [self.Slip, self.Wait, choice((self.Reboot, self.Reboot, self.LosePrimary)), self.Start, self.Return]
 
     def ExchangeAndStart(self) -> list[Callable[[], str]]:
@@ -595,7 +595,7 @@ class People:
     def FailOverAndFill(self) -> list[Callable[[], str]]:
         """The guest moves, the old primary's half is filled again and something fails then; the guest moves back."""
         choice = self.world.rng.choice
-        self._Strike(("connected", *_DECIDING), self.struck.KillMaster, self.struck.CutLink, self.struck.CutOneWay)
+        self._Strike(("connected", *DECIDING), self.struck.KillMaster, self.struck.CutLink, self.struck.CutOneWay)
         return [self.LosePrimary, self.Return, choice((self.Wait, self.Cut)), self.FailOver, self.Cut, self.LosePrimary]
 
     def Repair(self) -> str:
@@ -688,50 +688,3 @@ class People:
             if kept - half.data:
                 raise Violation(f"{len(kept - half.data)} acknowledged writes are lost on {half}")
         assert RETRY_AFTER < FROZEN_SECONDS
-
-
-class LateCalls(People):
-    """A call of a migration arrives when that has ended, and nobody is called to clean up after it."""
-
-    def __init__(self, world: World, cluster: KeptCluster):
-        super().__init__(world, cluster)
-        self.plots = (self.MoveAndHang,)
-
-    def MoveAndHang(self) -> list[Callable[[], str]]:
-        choose = self.world.rng.choice
-        kind = choose(("drbd_attach_net", "drbd_attach_net", "blockdev_open", "accept_instance", "instance_migrate"))
-        host = self.cluster.primary if kind == "instance_migrate" else self.secondary
-        self.struck.At(f"{kind} on {host}", self.struck.Fate(choose(("late", "hangs"))), choose((0, 0, 1)))
-        return [self.Migrate, *[self.Wait] * 6, self.Cut, self.Wait, self.Wait]
-
-    def Migrate(self) -> str:
-        error = super().Migrate()
-        # Then it says so, and all is settled.
-        self.moving = bool(error) and "it stays on" not in error
-        return error
-
-
-class BesideOlder(People):
-    """A guest is to be started when one half has all its writes and no disk, and the other half is older."""
-
-    def __init__(self, world: World, cluster: KeptCluster):
-        super().__init__(world, cluster)
-        self.plots = (self.StartBesideOlder,)
-
-    def StartBesideOlder(self) -> list[Callable[[], str]]:
-        """One half has all writes, and its volumes cannot be read when the guest is to be started beside the older one."""
-
-        def slip(half: Half) -> str:
-            self.struck.Slip(half)
-            self.struck.HealLink()
-            return "slipped"
-
-        def slip_here() -> str:
-            return slip(self._Half(self.cluster.primary))
-
-        def slip_there() -> str:
-            return slip(self._Half(self.secondary))
-
-        parted = [self.Cut, self.Wait, self.Stop, slip_here]
-        served = [slip_here, self.Wait, self.Stop, self.Wait, self.Wait, slip_there]
-        return [*self.world.rng.choice((parted, served)), self.Start, self.Wait, self.Start, self.Return]

@@ -16,7 +16,7 @@ FACTS = json.loads((pathlib.Path(__file__).parents[2] / "data" / "opcodes.json")
 # What doc/extensions.rst adds to the release.
 ADDED = {
     "OP_CLUSTER_RENEW_CRYPTO": {"cluster_certificate", "confd_hmac_key"},
-    "OP_INSTANCE_ACTIVATE_DISKS": {"behind"},
+    "OP_INSTANCE_ACTIVATE_DISKS": {"behind", "ignore_consistency"},
     "OP_INSTANCE_FAILOVER": {"if_primary"},
     "OP_INSTANCE_MIGRATE": {"if_primary", "keep_node", "keep_node_uuid"},
     "OP_INSTANCE_REINSTALL": {"check_only"},

@@ -72,7 +72,7 @@ class TLMoveAnywhere(TLMigrateInstance):
             self._instance,
             self._kept,
             "cannot be moved",
-            f"use 'gnt-instance failover --ignore-consistency {self._instance.name}' to accept the loss, and try again",
+            f"use 'gnt-instance activate-disks --wait-for-sync {self._instance.name}', then wait some seconds and try again",
         )
 
     def _ExecMigration(self) -> None:

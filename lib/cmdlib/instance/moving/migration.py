@@ -127,8 +127,7 @@ class TLMigrateInstance(Settler):
             instance,
             self.target_uuid,
             "cannot be failed over",
-            f"if node {self._Name(self.source_uuid)} comes back, wait until {target} is filled again; to give these writes up"
-            f" for good, use 'gnt-instance failover --ignore-consistency {instance.name}'",
+            f"if node {self._Name(self.source_uuid)} comes back, wait until {target} is filled again",
         )
 
     def _MayMigrate(self, situation: Situation) -> bool:

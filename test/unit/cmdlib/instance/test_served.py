@@ -288,17 +288,3 @@ def test_a_start_that_fails_leaves_a_guest_that_waits_alone(three: Master) -> No
     served.Return()
     three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
     assert served.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
-
-
-def test_where_the_newer_copy_is_lost_no_command_is_named_that_refuses(three: Master) -> None:
-    served = Served(three)
-    served.FailDisks(0)
-    served.Settle()
-    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
-    three[1].lvm.lvs.clear()
-    hint = served.StartRefused()
-    assert (
-        "newer data of disk/0, disk/1, which cannot be used there" in hint
-        and "restore web" in hint
-        and "failover" not in hint
-    )

@@ -1,0 +1,187 @@
+"""The only complete copy of a disk is lost for good, and the primary node has an older one: somebody may accept that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support.master import Master
+from unit.cmdlib.instance.test_mirrors import PRIMARY, SECONDARY, WEB, _Empty
+from unit.cmdlib.instance.test_served import FIRST, SECOND, Served
+
+from ganeti import errors, opcodes
+
+ACCEPT = f"'gnt-instance activate-disks --behind {SECOND} --ignore-consistency {WEB}'"
+ALONE = [("WFConnection", "Primary", "UpToDate")] * 2
+
+
+class Stranded(Served):
+    """A stopped instance, all of whose writes since its own disks failed are on the second node only."""
+
+    def __init__(self, master: Master, running: bool = False):
+        super().__init__(master)
+        self.FailDisks(0)
+        self.Settle()
+        if not running:
+            master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+
+    def LoseNewer(self, how: str) -> None:
+        if how == "disk":
+            self.master[1].lvm.lvs.clear()
+        else:
+            self.mirrors.machines[1].LosePower()
+            self.master[1].Stop()
+            self._Mark(offline=how == "offline")
+
+    def Accept(self, accept: bool = True) -> None:
+        self.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, behind="node2", ignore_consistency=accept))
+
+    def Refused(self) -> tuple[str, str]:
+        """Return why the older copies are not used, and what to do; nothing has changed by it."""
+        with pytest.raises((errors.OpExecError, errors.OpPrereqError)) as caught:
+            self.Accept()
+        assert self.Behind() == [FIRST] * 2, "as it was"
+        return str(caught.value), str(caught.value.hint)
+
+
+@pytest.fixture
+def three(make: Callable[..., Master]) -> Master:
+    return make(3, lvm=True, change=_Empty)
+
+
+@pytest.mark.parametrize("how", ["disk", "offline"])
+def test_the_older_copy_is_used_when_somebody_accepts_it(three: Master, how: str) -> None:
+    stranded = Stranded(three)
+    stranded.LoseNewer(how)
+    for force in (False, True):
+        hint = stranded.StartRefused(force=force)
+        assert f"if the copy on node {SECOND} is lost for good, {ACCEPT} uses the older one on node {FIRST}" in hint
+    with pytest.raises(errors.OpPrereqError, match="cannot give up the newer copies") as caught:
+        stranded.Accept(accept=False)
+    assert ACCEPT in str(caught.value.hint)
+    stranded.Accept()
+    assert stranded.Behind() == [SECOND] * 2
+    assert stranded.mirrors.States()[0] == (ALONE if how != "disk" else [("Connected", "Primary", "UpToDate")] * 2)
+    assert any("what was written after that is given up, as requested" in text for text in three.last.messages)
+    three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    if how == "disk":
+        three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary"))
+    else:
+        three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_new_secondary", remote_node="node3"))
+    new = 1 if how == "disk" else 2
+    assert [stranded.mirrors.States()[number] for number in (0, new)] == [[PRIMARY] * 2, [SECONDARY] * 2]
+    assert stranded.Behind() == [None, None]
+
+
+def test_a_newer_copy_that_comes_back_after_all_gives_up_what_it_has(three: Master) -> None:
+    stranded = Stranded(three)
+    stranded.LoseNewer("offline")
+    stranded.Accept()
+    stranded.Return()
+    three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    assert stranded.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+    stranded.Settle()
+    assert stranded.Behind() == [None, None]
+
+
+def test_no_command_is_named_that_refuses(three: Master) -> None:
+    """All who meet the loss say the same, and what they name helps."""
+    stranded = Stranded(three, running=True)
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    stranded.LoseNewer("disk")
+    with pytest.raises(errors.OpExecError, match=r"disk/0 .* is Diskless on target node") as fail_over:
+        stranded.FailOver()
+    with pytest.raises(errors.OpPrereqError, match="cannot have these disks replaced") as replacement:
+        three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary"))
+    for caught in (fail_over, replacement):
+        assert ACCEPT in str(caught.value.hint) and "--on-secondary" not in str(caught.value.hint)
+    stranded.Accept()
+    three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary"))
+    stranded.FailOver()
+
+
+def test_verify_says_when_the_newer_copy_is_gone_too(three: Master) -> None:
+    """It was lost while the instance was to run, and neither side can be opened."""
+    stranded = Stranded(three, running=True)
+    for machine in stranded.mirrors.machines[:2]:
+        machine.LosePower()
+    stranded.LoseNewer("disk")
+    with pytest.raises(errors.OpExecError):
+        three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    three.Run(opcodes.OpClusterVerifyGroup(group_name="default"))
+    found = [text for text in three.last.messages if "disk/0 on node" in text and "behind since" in text]
+    assert len(found) == 1 and ACCEPT in found[0] and "replace-disks" not in found[0]
+    assert f"the newer one, on node {SECOND}, has no complete data either" in found[0]
+
+
+# --- when it is not ---------------------------------------------------------------------------------------------------
+
+
+def test_a_guest_that_has_seen_the_newer_copy_is_ended_before(three: Master) -> None:
+    stranded = Stranded(three, running=True)
+    stranded.mirrors.machines[1].LosePower()
+    error, hint = stranded.Refused()
+    assert f"Instance {WEB} is running, or its disks are open, on node {FIRST}" in error
+    assert f"'gnt-instance shutdown --timeout 0 {WEB}' first" in hint
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB, timeout=0))
+    stranded.LoseNewer("offline")
+    stranded.Accept()
+    assert stranded.mirrors.States()[0] == ALONE
+
+
+def test_disks_that_are_open_without_a_guest_are_closed_before(three: Master) -> None:
+    stranded = Stranded(three)
+    away = dict(three[0].lvm.lvs)
+    three[0].lvm.lvs.clear()
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    three[0].lvm.lvs.update(away)
+    stranded.LoseNewer("offline")
+    error, _ = stranded.Refused()
+    assert "its disks are open" in error
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB, timeout=0))
+    stranded.Accept()
+
+
+def test_a_node_that_does_not_answer_may_have_the_guest(three: Master) -> None:
+    stranded = Stranded(three)
+    stranded.LoseNewer("silent")
+    error, _ = stranded.Refused()
+    assert "cannot go back to its older copies: it is not known what runs on" in error
+    assert f"'gnt-node modify --offline yes {SECOND}'" in error
+    stranded._Mark(offline=True)
+    stranded.Accept()
+
+
+@pytest.mark.parametrize("state", ["Diskless", "Inconsistent"])
+def test_data_that_is_not_complete_is_never_used(three: Master, state: str) -> None:
+    stranded = Stranded(three)
+    stranded.LoseNewer("offline")
+    if state == "Diskless":
+        three[0].lvm.lvs.clear()
+    else:
+        (disk, _) = three.snapshot.InstanceDisks(three.Instance(WEB))
+        path = "/dev/{}/{}".format(*disk.children[1].logical_id)
+        stranded.mirrors.machines[0].MetaOn(path).state = state
+    error, hint = stranded.Refused()
+    assert f"Disk disk/0 of instance {WEB} is {state} on primary node {FIRST}" in error
+    assert f"restore {WEB} from a backup" in hint
+    assert stranded.mirrors.States() == [[], [], []]
+
+
+def test_a_node_that_does_not_say_how_its_copies_are_is_not_believed(three: Master) -> None:
+    stranded = Stranded(three)
+    stranded.LoseNewer("offline")
+    three[0].faults["drbd_views"] = "it hangs"
+    error, _ = stranded.Refused()
+    assert f"Node {FIRST} does not report the state of the disks of instance {WEB}" in error
+    three[0].faults.clear()
+    three[0].faults["blockdev_assemble"] = "no module"
+    error, _ = stranded.Refused()
+    assert f"Disk disk/0 of instance {WEB} on primary node {FIRST} is not set up" in error
+
+
+def test_whose_copies_are_given_up_must_be_said(three: Master) -> None:
+    Stranded(three)
+    with pytest.raises(errors.OpPrereqError, match="no node is named whose copies are given up") as caught:
+        three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, ignore_consistency=True))
+    assert "--behind" in str(caught.value.hint)
