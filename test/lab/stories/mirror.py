@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
 
 from lab.cluster import Node
-from lab.stage import Mirrors, Stage
+from lab.stage import GROUP, Mirrors, Stage
 from lab.stories import Needs
 from lab.writes import Writer
 
@@ -237,6 +238,79 @@ def mirror_both_die(stage: Stage) -> None:
             stage.Gnt("instance", "startup", name)
             writer.WaitFor()
             MoveAndCheck(stage, name, second)
+
+
+# --- a copy is lost for good ----------------------------------------------------------------------------------------------
+
+
+def _LoseVolumes(node: Node) -> None:
+    for volume in node.Volumes():
+        node.Run("lvremove", "-q", "-f", f"{GROUP}/{volume}")
+
+
+def _WaitForRecord(stage: Stage, name: str) -> None:
+    end = time.monotonic() + _SYNC_SECONDS
+    while not all(disk.get("behind") for disk in Disks(stage, name)):
+        assert time.monotonic() < end, f"the master does not notice that a copy of {name} is behind"
+        time.sleep(0.5)
+
+
+def _Refusal(stage: Stage, *argv: str) -> str:
+    """Return what a command says, which must refuse."""
+    done = stage.cluster.Gnt(*argv, check=False)
+    assert done.status, f"gnt-{' '.join(argv)} was done: {done}"
+    said = " ".join(f"{done.stdout}{done.stderr}".split())
+    stage.say(f"         gnt-{' '.join(argv)}: {said[-600:]}")
+    return said
+
+
+def mirror_target_lost(stage: Stage) -> None:
+    """A stopped instance does not fail over to a node whose copy is gone; what the refusal names makes it again."""
+    first, second = Pair(stage)
+    with stage.Instance("drbd", first, second) as name:
+        WaitForSync(stage, name)
+        with stage.Writing(name, second) as writer:
+            stage.Gnt("instance", "shutdown", name)
+            _LoseVolumes(second)
+            said = _Refusal(stage, "instance", "failover", "-f", name)
+            assert f"Diskless on target node {second.name}" in said
+            assert f"'gnt-instance replace-disks --on-secondary {name}'" in said
+            assert stage.Primary(name) is first and Mirrors(second) == {}
+            stage.Gnt("instance", "replace-disks", "--on-secondary", name)
+            stage.Gnt("instance", "failover", "-f", name)
+            assert stage.Primary(name) is second
+            stage.Gnt("instance", "startup", name)
+            writer.WaitFor()
+
+
+def mirror_newer_copy_lost(stage: Stage) -> None:
+    """The primary's disk fails, and later the other one, which has all newer writes: somebody accepts the older copy."""
+    first, second = Pair(stage)
+    with stage.Instance("drbd", first, second) as name:
+        WaitForSync(stage, name)
+        with Writer(stage.cluster, name) as writer:
+            writer.WaitFor()
+            older = writer.Reports()
+            node, minor = next(side for side in Minors(stage, name) if side[0] is first)
+            node.Run("drbdsetup", "detach", str(minor), "--force")
+            _WaitForRecord(stage, name)
+            writer.WaitFor(100)
+            stage.Gnt("instance", "shutdown", name)
+        _LoseVolumes(second)
+        said = _Refusal(stage, "instance", "startup", name)
+        for argv in (["failover", "-f"], ["replace-disks", "--on-secondary"]):
+            assert "--ignore-consistency" in _Refusal(stage, "instance", *argv, name)
+        (command,) = re.findall(
+            rf"'(gnt-instance activate-disks --behind {second.name} --ignore-consistency {name})'", said
+        )
+        # Somebody is asked, on a terminal.
+        stage.cluster.master.Shell(f"echo y | script -qec '{command}' /dev/null", seconds=300)
+        stage.Gnt("instance", "startup", name)
+        stage.say(f"         {writer.Check(first, older)} writes of before are on {first.name}")
+        with stage.Writing(name, second) as writer:
+            stage.Gnt("instance", "replace-disks", "--on-secondary", name)
+            MoveAndCheck(stage, name, second)
+            writer.WaitFor()
 
 
 # --- a link is lost -------------------------------------------------------------------------------------------------------
