@@ -79,7 +79,8 @@ def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[object
         here, there = (_StateOn(disk, uuid, answers) for uuid in (primary, other))
         names = snapshot.NodeName(primary), snapshot.NodeName(other)
         filled = here is not None and here["in_resync"]
-        problems = _Problems(str(name), str(disk.iv_name), names, here, there, mirrors.Names(disk, other))
+        behind = None if disk.behind is None else snapshot.NodeName(disk.behind["node"])
+        problems = _Problems(str(name), str(disk.iv_name), names, here, there, behind)
         for text in problems:
             report.Error(_CODE, INSTANCE, name, text)
         known = snapshot.nodes[primary].group, disk.dev_type
@@ -125,17 +126,18 @@ def _Remedy(
     here_is_behind = mirrors.Names(disk, nodes[0])
     behind, newer = nodes if here_is_behind else reversed(nodes)
     good = there if here_is_behind else here
+    lost = mirrors.HintIfLost(snapshot, instance, behind)
     if good is not None and good.get("incomplete") and not good["in_resync"]:
         return (
-            f"the newer one, on node {snapshot.NodeName(newer)}, has no complete data either; if its disk can be read again, use"
-            f" {activate}; {mirrors.IfLost(snapshot, instance, behind)}"
+            f"the newer one, on node {snapshot.NodeName(newer)}, has no complete data; if its disk can be read again, use"
+            f" {activate}; {lost}"
         )
     elsewhere = f"'gnt-instance replace-disks -n NODE {name}' to have the copy on another node"
     if here_is_behind:
         # All that is written is on the other node.
         elsewhere = (
             f"'gnt-instance replace-disks -a {name}' to have it made again there, or 'gnt-instance failover {name}'"
-            " to run the instance where the good copy is"
+            f" to run the instance where the good copy is; {lost}"
         )
     return f"only one copy is good; bring the node back and use {activate}, or {elsewhere}"
 
@@ -157,13 +159,14 @@ def _Problems(
     nodes: tuple[str, str],
     here: dict[str, Any] | None,
     there: dict[str, Any] | None,
-    other_is_behind: bool,
+    behind: str | None,
 ) -> list[str]:
+    """``nodes``: primary and other one; ``behind``: the one whose side does not count."""
     primary, other = nodes
     activate = f"use 'gnt-instance activate-disks {name}'"
     problems = []
     if here is not None and here["primary"] and here["frozen"]:
-        problems.append(f"{disk} is frozen on node {primary}, {_Wait(name, nodes, here, other_is_behind, activate)}")
+        problems.append(f"{disk} is frozen on node {primary}, {_Wait(name, nodes, here, behind == other, activate)}")
     sizes = [_Mib(state) for state in (here, there)]
     if all(sizes) and sizes[0] != sizes[1] and any(state and state["standalone"] for state in (here, there)):
         problems.append(
@@ -175,16 +178,14 @@ def _Problems(
     if here is not None and there is not None and here["standalone"] and there["standalone"]:
         problems.append(f"the sides of {disk} do not connect, {_Choice(name, nodes, here, there)}")
         return problems
-    for node, state in ((primary, here), (other, there)):
+    for node, peer, state in ((primary, other, here), (other, primary, there)):
         if state is None:
             continue
         if state["standalone"]:
             problems.append(f"{disk} is standalone on node {node}: {activate}")
         elif not state["local_uptodate"] and not state["in_resync"] and state["connected"]:
-            problems.append(
-                f"{disk} has no complete data of its own on node {node}: 'gnt-instance replace-disks -a {name}' makes it"
-                " again from the other side"
-            )
+            again = f": 'gnt-instance replace-disks -a {name}' makes it again from the other side"
+            problems.append(f"{disk} has no complete data of its own on node {node}{'' if behind == peer else again}")
     return problems
 
 

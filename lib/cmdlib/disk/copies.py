@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ganeti.rpc import RpcResult
 
 _DISKLESS, _OUTDATED = "Diskless", "Outdated"
+_LOOK_AT_NODE = "'gnt-cluster verify' names what is wrong with that node's disks; repair that, then try again"
 
 
 class Copies:
@@ -77,16 +78,13 @@ class Copies:
         """
         self._SetUpAndJudge(mirrors.Mirrors(self._disks), excused, feedback)
 
-    def CheckKnown(self, excused: bool) -> None:
+    def CheckKnown(self) -> None:
         """Raise OpExecError if the node says that a copy is missing, incomplete or outdated; what it does not say is no reason.
 
-        Disks that are not set up there are for as long as it takes to look.  ``excused``: outdated data will do, but the
-        node has to say that it has it all.
+        Disks that are not set up there are for as long as it takes to look.
         """
         disks = mirrors.Mirrors(self._disks)
         view = self._View(disks)
-        if view is None and excused:
-            raise self._Silent()
         if view is None:
             # Which disks are set up, and may be in use, is not known either: none is taken down afterwards.
             return
@@ -97,19 +95,22 @@ class Copies:
             if idle:
                 view = self._View(disks) or view
             for disk in disks:
-                if excused or disk.uuid in view:
+                if disk.uuid in view:
                     # Where the record says that the other side is behind, this one counts even if it is marked as outdated.
-                    chosen = excused or mirrors.Names(disk, self._source.uuid)
-                    self._Judge(disk, view.get(disk.uuid), chosen, Unit(self._caller).LogInfo)
+                    chosen = mirrors.Names(disk, self._source.uuid)
+                    self._Judge(disk, view[disk.uuid], chosen, Unit(self._caller).LogInfo)
         finally:
             self._TakeDown(idle)
 
     def _SetUpAndJudge(self, disks: Sequence[objects.Disk], excused: bool, feedback: Callable[[str], None]) -> None:
         try:
             for disk in disks:
-                self._SetUp(disk).Raise(
-                    f"Disk {disk.iv_name} of instance {self._instance.name} cannot be set up on {self._ROLE} {self._node}"
-                )
+                if trouble := self._SetUp(disk).fail_msg:
+                    raise errors.OpExecError(
+                        f"Disk {disk.iv_name} of instance {self._instance.name} cannot be set up on {self._ROLE} {self._node}:"
+                        f" {trouble}",
+                        hint=f"{_LOOK_AT_NODE}{self._Otherwise()}",
+                    )
             view = self._View(disks) if disks else {}
             if view is None:
                 raise self._Silent()
@@ -123,10 +124,12 @@ class Copies:
         instance = self._instance
         return self._caller.rpc.call_blockdev_assemble(self._node_uuid, (disk, instance), instance, False, 0)
 
+    def _Down(self, disk: objects.Disk, node_uuid: str) -> RpcResult:
+        return self._caller.rpc.call_blockdev_shutdown(node_uuid, (disk, self._instance))
+
     def _TakeDown(self, disks: Sequence[objects.Disk]) -> None:
         for disk in disks:
-            result = self._caller.rpc.call_blockdev_shutdown(self._node_uuid, (disk, self._instance))
-            result.Warn(
+            self._Down(disk, self._node_uuid).Warn(
                 f"Could not shutdown block device {disk.iv_name} on {self._node}", Unit(self._caller).LogWarning
             )
 
@@ -161,7 +164,7 @@ class Copies:
         if state is None or state.get("stranger"):
             return errors.OpExecError(
                 f"Disk {disk.iv_name} of instance {name} {where} is {mirrors.DescribeState(state)}: {effect}",
-                hint="'gnt-cluster verify' names what is wrong with that node's disks; repair that, then try again",
+                hint=_LOOK_AT_NODE,
             )
         disk_state = state.get("disk") or "incomplete"
         diskless = disk_state == _DISKLESS
@@ -198,11 +201,10 @@ class Copies:
 
     def _WhenNewer(self) -> str:
         """Return what to do if the record says that only the copy on this node, which cannot be used, is complete."""
-        snapshot, instance = self._caller.snapshot, self._instance
-        return (
-            f"if it can be read again, use 'gnt-instance activate-disks --wait-for-sync {instance.name}', and try again;"
-            f" {mirrors.IfLost(snapshot, instance, self._source.uuid)}"
-        )
+        back = f"when node {self._source.name} is back: " if self._source.offline else ""
+        lost = mirrors.HintIfLost(self._caller.snapshot, self._instance, self._source.uuid)
+        activate = f"'gnt-instance activate-disks --wait-for-sync {self._instance.name}'"
+        return f"{back}if the disk on node {self._node} can be read again, use {activate}, and try again; {lost}"
 
     def _GiveUp(self) -> str:
         """Return how to use a copy that is outdated."""
@@ -251,8 +253,27 @@ class ChosenCopies(KeptCopies):
         return self._Renew()
 
     def _Otherwise(self) -> str:
-        return f"; if that is lost for good, restore {self._instance.name} from a backup"
+        return f"; if no complete copy is left, restore {self._instance.name} from a backup"
 
     def _GiveUp(self) -> str:
         command = f"'gnt-instance startup --force {self._instance.name}'"
         return f"if node {self._source.name} is lost for good, {command} uses the older data"
+
+
+class OlderCopies(ChosenCopies):
+    """Those of the primary node, when an administrator says that the newer ones on the secondary node are lost for good."""
+
+    def CheckAlone(self) -> None:
+        """Raise OpExecError unless the node says that it has complete data of all mirrors, outdated or not.
+
+        The mirrors are down afterwards, on both nodes: what is left of the newer copy would overwrite the older one as soon as
+        they are connected, and may not be there to its end.
+        """
+        disks = mirrors.Mirrors(self._disks)
+        for node in (self._source.uuid, self._node_uuid):
+            for disk in disks:
+                result = self._Down(disk, node)
+                if node == self._node_uuid or not result.offline:
+                    result.Raise(f"Disk {disk.iv_name} cannot be taken down on node {result.node_name} before that")
+        alone = [disk_params.MirrorOf(disk).Unconnected(disk) for disk in disks]
+        self._SetUpAndJudge(alone, True, Unit(self._caller).LogInfo)

@@ -240,12 +240,14 @@ def AssembleDisks(
     disks: Sequence[objects.Disk] | None = None,
     ignore_secondaries: bool = False,
     ignore_size: bool = False,
+    alone_first: bool = False,
 ) -> Assembled:
     """Set disks up on all their nodes.
 
     All disks are marked active first, so that a watcher repairs what is interrupted; when it fails they are what they were
     before, as a guest may be using them.  The side of a mirror on a node that is offline, or to be ignored, and cannot be
-    set up does not count from then on.
+    set up does not count from then on.  ``alone_first``: mirrors whose other side does not count are open before they are
+    connected, so that they cannot be filled from it, whatever it has.
     """
     chosen = caller.snapshot.InstanceDisks(instance) if disks is None else disks
     active = caller.snapshot.instances[instance.uuid].disks_active if disks is None else True
@@ -253,13 +255,16 @@ def AssembleDisks(
         instance = caller.cfg.MarkInstanceDisksActive(instance.uuid)
     instance = _NewAttempt(instance)
     assembly = _Assembly(caller, instance, ignore_secondaries, ignore_size)
-    # First everywhere as secondary: with the mirror connected before it becomes primary nothing is resynchronised
-    # needlessly, and two primaries cannot meet unseen.
-    for disk in chosen:
-        assembly.SetUp(disk)
-    assembly.GoOnWithout(chosen)
-    for disk in chosen:
-        assembly.Open(disk)
+    if alone_first:
+        assembly.OpenAlone(mirrors.Mirrors(chosen))
+    if assembly.all_well:
+        # First everywhere as secondary: with the mirror connected before it becomes primary nothing is resynchronised
+        # needlessly, and two primaries cannot meet unseen.
+        for disk in chosen:
+            assembly.SetUp(disk)
+        assembly.GoOnWithout(chosen)
+        for disk in chosen:
+            assembly.Open(disk)
     if assembly.all_well and disks is None:
         EndAdoption(caller, instance)
     if not (assembly.all_well or active):
@@ -319,6 +324,12 @@ class _Assembly:
             )
         return result
 
+    def OpenAlone(self, disks: Sequence[objects.Disk]) -> None:
+        """Open mirrors on the primary node without a link."""
+        for disk in disks:
+            alone = disk_params.MirrorOf(disk).Unconnected(self._Newest(disk))
+            self.all_well = not self._Call(self._instance.primary_node, alone, True).fail_msg and self.all_well
+
     def SetUp(self, disk: objects.Disk) -> None:
         """Set a disk up on all its nodes, the primary one included, without opening it.
 
@@ -345,10 +356,11 @@ class _Assembly:
             state = states[disk.uuid]
             # A mirror comes up without its volumes, too.
             if _LacksData(state) and state is not None and not (state["connected"] or state["primary"]):
-                name = self._caller.snapshot.NodeName
+                name, away = self._caller.snapshot.NodeName, self._away[disk.uuid]
+                kept = "" if mirrors.Names(disk, away) else ", and is not given up"
                 Unit(self._caller).LogWarning(
                     f"{disk.iv_name} has no complete data on node {name(self._instance.primary_node)}: the copy on node"
-                    f" {name(self._away[disk.uuid])} is needed, and is not given up"
+                    f" {name(away)} is needed{kept}"
                 )
                 self._hopeless.add(disk.uuid)
                 self.all_well = False
@@ -423,18 +435,24 @@ def StartDisks(
     """
     assembled = AssembleDisks(caller, instance, ignore_secondaries=force)
     if not assembled.all_well:
-        choice = _WayOut(caller, instance) or (None if force else _Choice(caller, instance))
-        newer = _WhereItIsNewer(caller, instance)
+        way = WayOn(caller, instance, force)
         if not in_use:
             ShutdownDisks(caller, instance)
-        if newer is not None:
-            hint = newer
-        elif choice is not None:
-            hint = choice
+        if way is not None:
+            hint = way
         elif hint is None and not force and caller.snapshot.SecondaryNodes(instance):
             hint = f"if the secondary node is down, use 'gnt-instance startup --force {instance.name}'"
         raise errors.OpExecError(f"Disk consistency error: the disks of {instance.name} could not be set up", hint=hint)
     return assembled.instance
+
+
+def WayOn(caller: Caller, instance: objects.Instance, force: bool) -> str | None:
+    """Return what to do where disks could not be set up because of what the sides of mirrors have; None: that is not why.
+
+    ``force``: whoever asked does without the other side.
+    """
+    choice = _WayOut(caller, instance) or (None if force else _Choice(caller, instance))
+    return _WhereItIsNewer(caller, instance) or choice
 
 
 def _WhereItIsNewer(caller: Caller, instance: objects.Instance) -> str | None:
@@ -446,7 +464,7 @@ def _WhereItIsNewer(caller: Caller, instance: objects.Instance) -> str | None:
     other = snapshot.SecondaryNodes(instance)[0]
     there = mirrors.Look(caller, instance, old, [other])[other] or {}
     gone = [str(disk.iv_name) for disk in old if _LacksData(there.get(disk.uuid))]
-    lost = mirrors.IfLost(snapshot, instance, primary)
+    lost = mirrors.HintIfLost(snapshot, instance, primary)
     if not gone:
         return f"{_OtherIsNewer(caller, instance)}; {lost}"
     return (

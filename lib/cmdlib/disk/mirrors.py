@@ -139,21 +139,26 @@ def Describe(snapshot: objects.Snapshot, disks: Iterable[objects.Disk]) -> str:
     return "; ".join(texts)
 
 
-def UseOlder(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str) -> str:
-    """Return the command that uses the copies on a node although those on the other one have more."""
-    if node_uuid != instance.primary_node:
-        return f"'gnt-instance failover --ignore-consistency {instance.name}'"
-    other = snapshot.NodeName(snapshot.SecondaryNodes(instance)[0])
-    return f"'gnt-instance activate-disks --behind {other} --ignore-consistency {instance.name}'"
-
-
-def IfLost(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str) -> str:
-    """Return, for people, what is left where the record names a copy on a node, if the other, newer one is lost."""
-    other = next(uuid for uuid in snapshot.AllNodes(instance) if uuid != node_uuid)
+def HintToFill(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str) -> str:
+    """Return how the copies on a node, which the record names, are filled from the other one."""
+    other = snapshot.nodes[_OtherNode(snapshot, instance, node_uuid)]
+    back = f"when node {other.name} is back ('gnt-node modify --offline no {other.name}'), " if other.offline else ""
     return (
-        f"if the copy on node {snapshot.NodeName(other)} is lost for good, {UseOlder(snapshot, instance, node_uuid)} uses the"
-        f" older one on node {snapshot.NodeName(node_uuid)}"
+        f"{back}use 'gnt-instance activate-disks --wait-for-sync {instance.name}', then wait some seconds and try again"
     )
+
+
+def HintIfLost(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str) -> str:
+    """Return how the copies on a node, which the record names, are used if the other, newer ones are lost."""
+    other = snapshot.NodeName(_OtherNode(snapshot, instance, node_uuid))
+    command = f"'gnt-instance failover --ignore-consistency {instance.name}'"
+    if node_uuid == instance.primary_node:
+        command = f"'gnt-instance activate-disks --behind {other} --ignore-consistency {instance.name}'"
+    return f"if the copy on node {other} is lost for good, {command} uses the older one on node {snapshot.NodeName(node_uuid)}"
+
+
+def _OtherNode(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str) -> str:
+    return next(uuid for uuid in snapshot.AllNodes(instance) if uuid != node_uuid)
 
 
 def CheckCounts(
@@ -161,12 +166,12 @@ def CheckCounts(
     instance: objects.Instance,
     node_uuid: str,
     what: str,
-    hint: str,
+    hint: str = "",
     indexes: Sequence[int] | None = None,
 ) -> None:
     """Raise OpPrereqError if a copy on a node does not count; ``indexes``: of these disks only.
 
-    ``hint``: what helps as long as the other copy is there.
+    ``hint``: what helps as long as the other copy is there, if not that this one is filled.
     """
     disks = snapshot.InstanceDisks(instance)
     behind = BehindOn(disks if indexes is None else [disks[index] for index in indexes], node_uuid)
@@ -174,7 +179,7 @@ def CheckCounts(
         raise errors.OpPrereqError(
             f"Instance {instance.name} {what}: {Describe(snapshot, behind)}; what was written after that is missing there",
             errors.ECODE_STATE,
-            hint=f"{hint}; {IfLost(snapshot, instance, node_uuid)}",
+            hint=f"{hint or HintToFill(snapshot, instance, node_uuid)}; {HintIfLost(snapshot, instance, node_uuid)}",
         )
 
 

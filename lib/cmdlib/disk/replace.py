@@ -127,8 +127,7 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
                 instance,
                 self._other,
                 "cannot have these disks replaced: the others would be kept",
-                f"use 'gnt-instance activate-disks {instance.name}', wait until both sides are complete, and try again",
-                self._indexes,
+                indexes=self._indexes,
             )
         self._KeepLocks()
 

@@ -243,7 +243,6 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
             instance,
             node_uuid,
             f"cannot have {name} as its primary node",
-            f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}', then wait some seconds and try again",
         )
 
     def _CheckState(self) -> None:

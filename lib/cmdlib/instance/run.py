@@ -16,8 +16,8 @@ from ganeti.cmdlib.common import (
     InstanceInfo,
 )
 from ganeti.cmdlib.disk import mirrors
-from ganeti.cmdlib.disk.copies import ChosenCopies
-from ganeti.cmdlib.disk.devices import AssembleDisks, ShutdownDisks, StartDisks, WaitForSync
+from ganeti.cmdlib.disk.copies import ChosenCopies, OlderCopies
+from ganeti.cmdlib.disk.devices import AssembleDisks, ShutdownDisks, StartDisks, WaitForSync, WayOn
 from ganeti.cmdlib.instance.base import (
     DOWN,
     OFFLINE,
@@ -370,12 +370,12 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
         CheckNotForthcoming(self.instance)
         CheckNodeOnline(self.snapshot.nodes[self.instance.primary_node])
         self._behind: objects.Node | None = None
-        if self.op.behind is None and self.op.ignore_consistency:
+        if self.op.ignore_consistency and (self.op.behind is None or self.op.wait_for_sync):
             raise errors.OpPrereqError(
-                f"Cannot ignore the consistency of the disks of instance {self.instance.name}: no node is named whose copies"
-                " are given up",
+                f"Cannot ignore the consistency of the disks of instance {self.instance.name}: it must be said whose copies are"
+                " given up, and nobody waits for these to be in sync",
                 errors.ECODE_INVAL,
-                hint="name it with --behind",
+                hint="use --ignore-consistency with --behind, and without --wait-for-sync",
             )
         if self.op.behind is not None:
             self._behind = ExpandNode(self.snapshot, self.op.behind)
@@ -395,58 +395,77 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
             raise errors.OpPrereqError(
                 f"Instance {instance.name} has no mirrored disk on node {node.name}", errors.ECODE_INVAL
             )
-        view = mirrors.Look(self, instance, disks, [instance.primary_node])[instance.primary_node] or {}
+        situation = LookAround(self, instance)
+        if situation.IsHere(node.uuid):
+            raise situation.Refusal(f"cannot give up its copies on node {node.name}")
         if self.op.ignore_consistency:
-            self._CheckMayGoBack(disks, view)
+            self._CheckMayGoBack(disks, situation)
         else:
-            mirrors.CheckCounts(
-                snapshot,
-                instance,
-                instance.primary_node,
-                "cannot give up the newer copies",
-                f"use 'gnt-instance failover {instance.name}'",
-            )
-        incomplete = [disk for disk in disks if view.get(disk.uuid, {}).get("incomplete")]
+            self._CheckMayChoose(disks, node)
+
+    def _CheckMayChoose(self, disks: Sequence[objects.Disk], node: objects.Node) -> None:
+        """Check that the primary node's copies may be the ones that count; ``node``: whose are given up."""
+        instance, name = self.instance, self.snapshot.NodeName(self.instance.primary_node)
+        fail_over = f"use 'gnt-instance failover {instance.name}'"
+        mirrors.CheckCounts(
+            self.snapshot, instance, instance.primary_node, "cannot give up the newer copies", fail_over
+        )
+        view = mirrors.Look(self, instance, disks, [instance.primary_node])[instance.primary_node] or {}
+        states = [(disk, view[disk.uuid]) for disk in disks if disk.uuid in view]
+        incomplete = [disk for disk, state in states if state.get("incomplete") and not state.get("stranger")]
         if incomplete:
             raise errors.OpPrereqError(
                 f"Instance {instance.name} has no complete data of {', '.join(str(disk.iv_name) for disk in incomplete)} on"
-                f" its primary node {snapshot.NodeName(instance.primary_node)}: the copies on node {node.name} are needed",
+                f" its primary node {name}: the copies on node {node.name} are needed",
                 errors.ECODE_STATE,
-                hint=f"use 'gnt-instance failover --ignore-consistency {instance.name}' to use those on node {node.name}; if"
-                f" they are lost for good, restore {instance.name} from a backup",
+                hint=f"if they are being filled, wait for that; otherwise use 'gnt-instance failover --ignore-consistency"
+                f" {instance.name}' to use those on node {node.name}, and if these are lost for good, restore {instance.name}"
+                " from a backup",
             )
 
-    def _CheckMayGoBack(self, disks: Sequence[objects.Disk], view: mirrors.View) -> None:
-        """Check that nobody uses what the newer copies have, if the primary node's are to be used although they lack it."""
-        instance, primary = self.instance, self.instance.primary_node
-        if not mirrors.BehindOn(disks, primary):
-            return
-        situation = LookAround(self, instance)
-        in_use = any(disk.uuid in view and view[disk.uuid]["primary"] for disk in disks)
-        if in_use or situation.IsHere(primary):
+    def _CheckMayGoBack(self, disks: Sequence[objects.Disk], situation: Situation) -> None:
+        """Check that nobody has what the newer copies have, if the primary node's are to be used although they lack it."""
+        instance, snapshot = self.instance, self.snapshot
+        what = "cannot go back to its older copies"
+        views = mirrors.Look(self, instance, disks, snapshot.AllNodes(instance))
+        in_use = [uuid for uuid, view in views.items() if any(state.get("primary") for state in (view or {}).values())]
+        if situation.IsHere(instance.primary_node) or in_use:
+            where = snapshot.NodeName(in_use[0] if in_use else instance.primary_node)
             raise errors.OpPrereqError(
-                f"Instance {instance.name} is running, or its disks are open, on node {self.snapshot.NodeName(primary)}:"
-                " it has seen what its copies there lack",
+                f"Instance {instance.name} {what}: it runs, or its disks are open, on node {where}",
                 errors.ECODE_STATE,
-                hint=f"use 'gnt-instance shutdown --timeout 0 {instance.name}' first",
+                hint="as long as its guest goes on, nothing is lost; if the newer copy is lost for good, end the instance first:"
+                f" 'gnt-instance shutdown --timeout 0 {instance.name}'",
             )
         if situation.verdict.kind is not Kind.NOWHERE or situation.verdict.choices:
-            raise situation.Refusal("cannot go back to its older copies")
+            raise situation.Refusal(what)
 
     def Exec(self, feedback: Feedback) -> list[list[Any]]:
-        instance, chosen = self.instance, self._behind is not None
+        instance, going_back = self.instance, self.op.ignore_consistency
         if self._behind is not None:
             disks = mirrors.Mirrors(self.snapshot.InstanceDisks(instance))
-            # It is for a split brain, in which neither side may be able to speak for itself.
-            copies = ChosenCopies(self, instance, instance.primary_node, self._behind.uuid)
-            copies.CheckKnown(self.op.ignore_consistency)
+            sides = instance.primary_node, self._behind.uuid
+            if going_back:
+                OlderCopies(self, instance, *sides).CheckAlone()
+            else:
+                # It is for a split brain, in which neither side may be able to speak for itself.
+                ChosenCopies(self, instance, *sides).CheckKnown()
             if older := mirrors.BehindOn(disks, instance.primary_node):
                 text = mirrors.Describe(self.snapshot, older)
                 self.LogWarning(f"{text}: what was written after that is given up, as requested")
             mirrors.RecordBehind(self, instance, disks, self._behind.uuid)
-        assembled = AssembleDisks(self, instance, ignore_secondaries=chosen, ignore_size=self.op.ignore_size)
+        assembled = AssembleDisks(
+            self,
+            instance,
+            ignore_secondaries=self._behind is not None,
+            ignore_size=self.op.ignore_size,
+            alone_first=going_back,
+        )
         if not assembled.all_well:
-            raise errors.OpExecError(f"Cannot activate the block devices of instance {instance.name}")
+            raise errors.OpExecError(
+                f"Cannot activate the block devices of instance {instance.name}",
+                hint=WayOn(self, self.current, force=False),
+            )
         try:
             if self.op.wait_for_sync and not WaitForSync(self, instance):
                 raise errors.OpExecError(f"Some disks of instance {instance.name} are degraded")

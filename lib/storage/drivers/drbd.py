@@ -357,6 +357,8 @@ class Drbd(Mirror):
         """Give a device that was just made its volumes and its link."""
         if self._UsableChildren() is not None:
             self._AttachDisk()
+        elif self._Ends() is None:
+            raise errors.BlockDeviceError(f"{self}: its volumes on this node cannot be used, and it has no link")
         else:
             logging.error("%s: comes up without local storage, the other node has to serve all requests", self)
         self._Obey()

@@ -67,13 +67,7 @@ class TLMoveAnywhere(TLMigrateInstance):
         return self._old_secondary, self._kept
 
     def _CheckCounts(self) -> None:
-        mirrors.CheckCounts(
-            self.snapshot,
-            self._instance,
-            self._kept,
-            "cannot be moved",
-            f"use 'gnt-instance activate-disks --wait-for-sync {self._instance.name}', then wait some seconds and try again",
-        )
+        mirrors.CheckCounts(self.snapshot, self._instance, self._kept, "cannot be moved")
 
     def _ExecMigration(self) -> None:
         # Before the copy is made for nothing; there is time for others to take memory until the guest follows.

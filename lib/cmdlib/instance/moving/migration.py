@@ -107,15 +107,13 @@ class TLMigrateInstance(Settler):
         """Check that the target has all the data as far as the configuration knows."""
         instance, target = self._instance, self._Name(self.target_uuid)
         if not self.failover:
-            # When its node has started again, nobody but the watcher connects a side.
-            activate = f"'gnt-instance activate-disks --wait-for-sync {instance.name}'"
-            settle = {
-                self.source_uuid: f"if the disk works again, use {activate}, otherwise 'gnt-instance replace-disks --auto"
-                f" {instance.name}'; then wait some seconds and try again",
-                self.target_uuid: f"use {activate}, then wait some seconds and try again",
-            }
+            lost_disk = (
+                f"if the disk works again, use 'gnt-instance activate-disks --wait-for-sync {instance.name}', otherwise"
+                f" 'gnt-instance replace-disks --auto {instance.name}'; then wait some seconds and try again"
+            )
             for node in self._pair:
-                mirrors.CheckCounts(self.snapshot, instance, node, "cannot be migrated", settle[node])
+                hint = lost_disk if node == self.source_uuid else ""
+                mirrors.CheckCounts(self.snapshot, instance, node, "cannot be migrated", hint)
             return
         behind = mirrors.BehindOn(self._disks, self.target_uuid)
         if behind and self._ignore_consistency:

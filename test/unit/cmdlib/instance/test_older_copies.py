@@ -84,6 +84,49 @@ def test_a_newer_copy_that_comes_back_after_all_gives_up_what_it_has(three: Mast
     assert stranded.Behind() == [None, None]
 
 
+@pytest.mark.parametrize("left", ["its disk", "its device", "a device that nobody can take down"])
+def test_what_is_left_of_the_newer_copy_does_not_overwrite_the_older_one(three: Master, left: str) -> None:
+    """It would be lost with the newer one, should that fail before it has been copied."""
+    stranded = Stranded(three, running=True)
+    links = stranded.mirrors.links
+    if left == "its disk":
+        three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    else:
+        stranded.mirrors.machines[0].LosePower()
+        three[0].KillGuest(WEB)
+    if left == "a device that nobody can take down":
+        three[1].Stop()
+        stranded._Mark(offline=True)
+    # A resync takes its time.
+    links.hold = True
+    filled: list[str] = []
+    three[0].before = lambda name, args: filled.extend(
+        device.link for device in stranded.mirrors.machines[0].devices.values() if device.link == "SyncTarget"
+    )
+    stranded.Accept()
+    assert not filled
+    here, there = stranded.mirrors.States()[:2]
+    assert {(role, disk) for _, role, disk in here} == {("Primary", "UpToDate")}
+    if left == "a device that nobody can take down":
+        assert not any("Sync" in link or link == "Connected" for link, _, _ in [*here, *there])
+    else:
+        assert {link for link, _, _ in there} == {"SyncTarget"}
+    links.Finish()
+
+
+def test_all_disks_end_at_the_same_node(three: Master) -> None:
+    """The record names the one side of one disk, the other side of another, and none of a third."""
+    stranded = Stranded(three)
+    first, second = three.Instance(WEB).disks
+    three.cfg.SetDisksBehind([first], three.nodes[1])
+    three.cfg.SetDisksBehind([second], three.nodes[0])
+    stranded.LoseNewer("offline")
+    stranded.Accept()
+    assert stranded.Behind() == [SECOND] * 2
+    told = [text for text in three.last.messages if "is given up, as requested" in text]
+    assert len(told) == 1 and "disk/1" in told[0] and "disk/0" not in told[0]
+
+
 def test_no_command_is_named_that_refuses(three: Master) -> None:
     """All who meet the loss say the same, and what they name helps."""
     stranded = Stranded(three, running=True)
@@ -111,7 +154,7 @@ def test_verify_says_when_the_newer_copy_is_gone_too(three: Master) -> None:
     three.Run(opcodes.OpClusterVerifyGroup(group_name="default"))
     found = [text for text in three.last.messages if "disk/0 on node" in text and "behind since" in text]
     assert len(found) == 1 and ACCEPT in found[0] and "replace-disks" not in found[0]
-    assert f"the newer one, on node {SECOND}, has no complete data either" in found[0]
+    assert f"the newer one, on node {SECOND}, has no complete data; if its disk can be read again" in found[0]
 
 
 # --- when it is not ---------------------------------------------------------------------------------------------------
@@ -121,8 +164,8 @@ def test_a_guest_that_has_seen_the_newer_copy_is_ended_before(three: Master) -> 
     stranded = Stranded(three, running=True)
     stranded.mirrors.machines[1].LosePower()
     error, hint = stranded.Refused()
-    assert f"Instance {WEB} is running, or its disks are open, on node {FIRST}" in error
-    assert f"'gnt-instance shutdown --timeout 0 {WEB}' first" in hint
+    assert f"cannot go back to its older copies: it runs, or its disks are open, on node {FIRST}" in error
+    assert f"end the instance first: 'gnt-instance shutdown --timeout 0 {WEB}'" in hint
     three.Run(opcodes.OpInstanceShutdown(instance_name=WEB, timeout=0))
     stranded.LoseNewer("offline")
     stranded.Accept()
@@ -163,7 +206,8 @@ def test_data_that_is_not_complete_is_never_used(three: Master, state: str) -> N
         path = "/dev/{}/{}".format(*disk.children[1].logical_id)
         stranded.mirrors.machines[0].MetaOn(path).state = state
     error, hint = stranded.Refused()
-    assert f"Disk disk/0 of instance {WEB} is {state} on primary node {FIRST}" in error
+    reason = "volumes on this node cannot be used" if state == "Diskless" else f"is {state} on primary node {FIRST}"
+    assert f"Disk disk/0 of instance {WEB}" in error and reason in error
     assert f"restore {WEB} from a backup" in hint
     assert stranded.mirrors.States() == [[], [], []]
 
@@ -177,11 +221,83 @@ def test_a_node_that_does_not_say_how_its_copies_are_is_not_believed(three: Mast
     three[0].faults.clear()
     three[0].faults["blockdev_assemble"] = "no module"
     error, _ = stranded.Refused()
-    assert f"Disk disk/0 of instance {WEB} on primary node {FIRST} is not set up" in error
+    assert f"Disk disk/0 of instance {WEB} cannot be set up on primary node {FIRST}" in error and "no module" in error
 
 
 def test_whose_copies_are_given_up_must_be_said(three: Master) -> None:
     Stranded(three)
-    with pytest.raises(errors.OpPrereqError, match="no node is named whose copies are given up") as caught:
-        three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, ignore_consistency=True))
-    assert "--behind" in str(caught.value.hint)
+    for values in ({}, {"behind": "node2", "wait_for_sync": True}):
+        with pytest.raises(errors.OpPrereqError, match="it must be said whose copies are given up") as caught:
+            three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, ignore_consistency=True, **values))
+        assert "with --behind, and without --wait-for-sync" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_guest_on_the_other_node_is_not_started_a_second_time(three: Master, recorded: bool) -> None:
+    """Nobody knows why it runs there: the link is cut, and the primary's side may be outdated without a record."""
+    stranded = Stranded(three)
+    instance = three.Instance(WEB).Replace(attempt=three.nodes[1])
+    stranded.mirrors.links.Cut()
+    for index, disk in enumerate(three.snapshot.InstanceDisks(instance)):
+        three.rpc.call_blockdev_assemble(three.nodes[1], (disk, instance), instance, True, index).Raise("no disk")
+    three.rpc.call_instance_start(three.nodes[1], instance, False, []).Raise("no guest")
+    if not recorded:
+        three.cfg.SetDisksBehind(instance.disks, None)
+    for accept in (True, False):
+        if recorded and not accept:
+            continue
+        with pytest.raises(errors.OpPrereqError, match="it runs on node2"):
+            stranded.Accept(accept)
+    assert stranded.mirrors.States()[0] == []
+
+
+def test_a_device_that_is_open_on_the_other_node_is_closed_before(three: Master) -> None:
+    stranded = Stranded(three)
+    instance = three.Instance(WEB)
+    (disk, _) = three.snapshot.InstanceDisks(instance)
+    three.rpc.call_blockdev_assemble(three.nodes[1], (disk, instance), instance, True, 0).Raise("no disk")
+    stranded.mirrors.links.Cut()
+    error, _ = stranded.Refused()
+    assert f"its disks are open, on node {SECOND}" in error
+
+
+def test_a_copy_that_stays_set_up_on_the_other_node_is_in_the_way(three: Master) -> None:
+    stranded = Stranded(three)
+    three[1].faults["blockdev_shutdown"] = "it is in use"
+    error, _ = stranded.Refused()
+    assert f"Disk disk/0 cannot be taken down on node {SECOND} before that" in error and "it is in use" in error
+
+
+# --- without that option ------------------------------------------------------------------------------------------------
+
+
+def test_nobody_gives_up_a_silent_node_without_saying_so(three: Master) -> None:
+    served = Served(three)
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    served.mirrors.machines[1].LosePower()
+    three[1].Stop()
+    with pytest.raises(errors.OpExecError, match="Cannot activate the block devices"):
+        three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    assert served.Behind() == [None, None]
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, behind="node2"))
+    assert served.Behind() == [SECOND] * 2 and served.mirrors.States()[0] == ALONE
+
+
+def test_an_activation_that_fails_says_what_is_left(three: Master) -> None:
+    stranded = Stranded(three)
+    stranded.LoseNewer("offline")
+    with pytest.raises(errors.OpExecError, match="Cannot activate the block devices") as caught:
+        three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    assert ACCEPT in str(caught.value.hint)
+
+
+def test_verify_tells_which_of_two_copies_is_left(three: Master) -> None:
+    """The record names the secondary's side, and the primary's has failed since."""
+    served = Served(three)
+    served.mirrors.links.Cut()
+    served.Settle()
+    served.FailDisks(0)
+    three.Run(opcodes.OpClusterVerifyGroup(group_name="default"))
+    (found,) = [text for text in three.last.messages if f"disk/0 on node {SECOND} has been behind since" in text]
+    assert f"the newer one, on node {FIRST}, has no complete data" in found
+    assert f"if the copy on node {FIRST} is lost for good, 'gnt-instance failover --ignore-consistency {WEB}'" in found
