@@ -283,8 +283,8 @@ def mirror_target_lost(stage: Stage) -> None:
             writer.WaitFor()
 
 
-def mirror_newer_copy_lost(stage: Stage) -> None:
-    """The primary's disk fails, and later the other one, which has all newer writes: somebody accepts the older copy."""
+def _GoBack(stage: Stage, lose: Callable[[Node], None]) -> None:
+    """The primary's disk fails, and the other one, which has all newer writes, is lost, too: somebody accepts the older copy."""
     first, second = Pair(stage)
     with stage.Instance("drbd", first, second) as name:
         WaitForSync(stage, name)
@@ -296,10 +296,8 @@ def mirror_newer_copy_lost(stage: Stage) -> None:
             _WaitForRecord(stage, name)
             writer.WaitFor(100)
             stage.Gnt("instance", "shutdown", name)
-        _LoseVolumes(second)
-        said = _Refusal(stage, "instance", "startup", name)
-        for argv in (["failover", "-f"], ["replace-disks", "--on-secondary"]):
-            assert "--ignore-consistency" in _Refusal(stage, "instance", *argv, name)
+        lose(second)
+        said = _Refusal(stage, "instance", "replace-disks", "--on-secondary", name)
         (command,) = re.findall(
             rf"'(gnt-instance activate-disks --behind {second.name} --ignore-consistency {name})'", said
         )
@@ -308,9 +306,20 @@ def mirror_newer_copy_lost(stage: Stage) -> None:
         stage.Gnt("instance", "startup", name)
         stage.say(f"         {writer.Check(first, older)} writes of before are on {first.name}")
         with stage.Writing(name, second) as writer:
-            stage.Gnt("instance", "replace-disks", "--on-secondary", name)
+            if not second.Volumes():
+                stage.Gnt("instance", "replace-disks", "--on-secondary", name)
             MoveAndCheck(stage, name, second)
             writer.WaitFor()
+
+
+def mirror_newer_copy_lost(stage: Stage) -> None:
+    """Both sides have lost their disk, one after the other; the one that failed first can be read again."""
+    _GoBack(stage, _LoseVolumes)
+
+
+def mirror_newer_copy_given_up(stage: Stage) -> None:
+    """The newer copy is there and connects; it is filled from the older one, and not the other way round."""
+    _GoBack(stage, lambda _: None)
 
 
 # --- a link is lost -------------------------------------------------------------------------------------------------------
