@@ -434,7 +434,7 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
             raise errors.OpPrereqError(
                 f"Instance {instance.name} {what}: it runs, or its disks are open, on node {where}",
                 errors.ECODE_STATE,
-                hint="as long as its guest goes on, nothing is lost; if the newer copy is lost for good, end the instance first:"
+                hint="as long as its guest runs, nothing is lost; if the newer copy is lost for good, end the instance first:"
                 f" 'gnt-instance shutdown --timeout 0 {instance.name}'",
             )
         if situation.verdict.kind is not Kind.NOWHERE or situation.verdict.choices:
