@@ -464,7 +464,7 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
         if not assembled.all_well:
             raise errors.OpExecError(
                 f"Cannot activate the block devices of instance {instance.name}",
-                hint=WayOn(self, self.current, force=False),
+                hint="repeat the command" if going_back else WayOn(self, self.current, force=False),
             )
         try:
             if self.op.wait_for_sync and not WaitForSync(self, instance):

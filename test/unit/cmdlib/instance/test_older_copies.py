@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from support.master import Master
@@ -112,6 +113,25 @@ def test_what_is_left_of_the_newer_copy_does_not_overwrite_the_older_one(three: 
     else:
         assert {link for link, _, _ in there} == {"SyncTarget"}
     links.Finish()
+
+
+def test_what_could_not_be_opened_alone_is_not_connected_either(three: Master) -> None:
+    stranded = Stranded(three)
+    stranded.mirrors.links.hold = True
+
+    def before(name: str, args: Any) -> None:
+        # Not the look, which opens nothing.
+        if name == "blockdev_assemble" and args[2]:
+            raise errors.RpcCallError("the node is too busy")
+
+    three[0].before = before
+    with pytest.raises(errors.OpExecError, match="Cannot activate the block devices") as caught:
+        stranded.Accept()
+    assert stranded.mirrors.States()[1] == [] and caught.value.hint == "repeat the command"
+    three[0].before = lambda *_: None
+    stranded.Accept()
+    assert {(role, disk) for _, role, disk in stranded.mirrors.States()[0]} == {("Primary", "UpToDate")}
+    stranded.mirrors.links.Finish()
 
 
 def test_all_disks_end_at_the_same_node(three: Master) -> None:
