@@ -276,11 +276,13 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
             if (behind := mirrors.Names(disk, primary)) or not view[disk.uuid].get("local_uptodate")
         ]
         if lacking:
+            older = mirrors.BehindOn(disks, primary)
+            lost = f"; {mirrors.HintIfLost(self.snapshot, self.instance, primary)}" if older else ""
             raise errors.OpPrereqError(
                 f"Instance '{name}' cannot be exported: the copies on its primary node {node} are not up to date:"
                 f" {', '.join(lacking)}",
                 errors.ECODE_STATE,
-                hint=f"wait until they are in sync, or make new ones with 'gnt-instance replace-disks -p {name}'",
+                hint=f"wait until they are in sync, or make new ones with 'gnt-instance replace-disks -p {name}'{lost}",
             )
 
     # --- doing it -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ganeti import objects
     from ganeti.rpc import RpcResult
 
-_DISKLESS, _OUTDATED = "Diskless", "Outdated"
+_DISKLESS = "Diskless"
 _LOOK_AT_NODE = "'gnt-cluster verify' names what is wrong with that node's disks; repair that, then try again"
 
 
@@ -147,15 +147,15 @@ class Copies:
     ) -> None:
         if state is None or state.get("stranger") or state.get("incomplete"):
             raise self._Lacking(disk, state)
-        if state.get("disk") != _OUTDATED:
+        if state.get("disk") != mirrors.OUTDATED:
             return
         if not excused:
             raise errors.OpExecError(
-                f"Disk {disk.iv_name} of instance {self._instance.name} is {_OUTDATED} on {self._ROLE} {self._node}: the other"
+                f"Disk {disk.iv_name} of instance {self._instance.name} is {mirrors.OUTDATED} on {self._ROLE} {self._node}: the other"
                 f" side, on node {self._source.name}, has newer data",
                 hint=f"{self._Fill()}; {self._GiveUp()}",
             )
-        feedback(f"Ignoring that disk {disk.iv_name} is {_OUTDATED} on {self._ROLE} {self._node}")
+        feedback(f"Ignoring that disk {disk.iv_name} is {mirrors.OUTDATED} on {self._ROLE} {self._node}")
 
     def _Lacking(self, disk: objects.Disk, state: dict[str, Any] | None) -> errors.OpExecError:
         """Return the error for a disk whose data is not, or not completely, on the node."""
@@ -263,17 +263,21 @@ class ChosenCopies(KeptCopies):
 class OlderCopies(ChosenCopies):
     """Those of the primary node, when an administrator says that the newer ones on the secondary node are lost for good."""
 
-    def CheckAlone(self) -> None:
-        """Raise OpExecError unless the node says that it has complete data of all mirrors, outdated or not.
+    def TakeDownAndCheck(self) -> None:
+        """Take the mirrors down on both nodes, and check that the primary one has complete data of them, outdated or not.
 
-        The mirrors are down afterwards, on both nodes: what is left of the newer copy would overwrite the older one as soon as
-        they are connected, and may not be there to its end.
+        They are looked at without a link: what is left of the newer copy would overwrite the older one as soon as they are
+        connected, and may fail before it has filled them.  Raises OpExecError.
         """
         disks = mirrors.Mirrors(self._disks)
         for node in (self._source.uuid, self._node_uuid):
             for disk in disks:
                 result = self._Down(disk, node)
-                if node == self._node_uuid or not result.offline:
-                    result.Raise(f"Disk {disk.iv_name} cannot be taken down on node {result.node_name} before that")
+                if result.fail_msg and (node == self._node_uuid or not result.offline):
+                    raise errors.OpExecError(
+                        f"Disk {disk.iv_name} of instance {self._instance.name} cannot be taken down on node {result.node_name},"
+                        f" as it must be before the older copy is used: {result.fail_msg}",
+                        hint=f"{_LOOK_AT_NODE}; if that node is off, use 'gnt-node modify --offline yes {result.node_name}'",
+                    )
         alone = [disk_params.MirrorOf(disk).Unconnected(disk) for disk in disks]
         self._SetUpAndJudge(alone, True, Unit(self._caller).LogInfo)

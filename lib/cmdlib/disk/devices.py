@@ -240,14 +240,12 @@ def AssembleDisks(
     disks: Sequence[objects.Disk] | None = None,
     ignore_secondaries: bool = False,
     ignore_size: bool = False,
-    alone_first: bool = False,
 ) -> Assembled:
     """Set disks up on all their nodes.
 
     All disks are marked active first, so that a watcher repairs what is interrupted; when it fails they are what they were
     before, as a guest may be using them.  The side of a mirror on a node that is offline, or to be ignored, and cannot be
-    set up does not count from then on.  ``alone_first``: mirrors whose other side does not count are open before they are
-    connected, so that they cannot be filled from it, whatever it has.
+    set up does not count from then on.
     """
     chosen = caller.snapshot.InstanceDisks(instance) if disks is None else disks
     active = caller.snapshot.instances[instance.uuid].disks_active if disks is None else True
@@ -255,8 +253,7 @@ def AssembleDisks(
         instance = caller.cfg.MarkInstanceDisksActive(instance.uuid)
     instance = _NewAttempt(instance)
     assembly = _Assembly(caller, instance, ignore_secondaries, ignore_size)
-    if alone_first:
-        assembly.OpenAlone(mirrors.Mirrors(chosen))
+    assembly.OpenOlder(mirrors.Mirrors(chosen))
     if assembly.all_well:
         # First everywhere as secondary: with the mirror connected before it becomes primary nothing is resynchronised
         # needlessly, and two primaries cannot meet unseen.
@@ -324,11 +321,22 @@ class _Assembly:
             )
         return result
 
-    def OpenAlone(self, disks: Sequence[objects.Disk]) -> None:
-        """Open mirrors on the primary node without a link."""
-        for disk in disks:
-            alone = disk_params.MirrorOf(disk).Unconnected(self._Newest(disk))
-            self.all_well = not self._Call(self._instance.primary_node, alone, True).fail_msg and self.all_well
+    def OpenOlder(self, disks: Sequence[objects.Disk]) -> None:
+        """Open sides of the primary node that count by the record, but are marked as outdated, before they have a link.
+
+        For the kernel the other side is the newer one: it would fill them as soon as they are connected, until it fails.
+        """
+        primary = self._instance.primary_node
+        for disk in map(self._Newest, disks):
+            if disk.behind is None or mirrors.Names(disk, primary):
+                continue
+            alone = disk_params.MirrorOf(disk).Unconnected(disk)
+            state = self._OnPrimary(disk)
+            if state is None and not self._Call(primary, alone, False).fail_msg:
+                state = self._OnPrimary(disk)
+            older = state is not None and state.get("disk") == mirrors.OUTDATED and not state.get("stranger")
+            if older and self._Call(primary, alone, True).fail_msg:
+                self.all_well = False
 
     def SetUp(self, disk: objects.Disk) -> None:
         """Set a disk up on all its nodes, the primary one included, without opening it.
@@ -451,8 +459,8 @@ def WayOn(caller: Caller, instance: objects.Instance, force: bool) -> str | None
 
     ``force``: whoever asked does without the other side.
     """
-    choice = _WayOut(caller, instance) or (None if force else _Choice(caller, instance))
-    return _WhereItIsNewer(caller, instance) or choice
+    newer = _WhereItIsNewer(caller, instance)
+    return newer or _WayOut(caller, instance) or (None if force else _Choice(caller, instance))
 
 
 def _WhereItIsNewer(caller: Caller, instance: objects.Instance) -> str | None:

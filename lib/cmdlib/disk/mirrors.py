@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Caller = LogicalUnit | Tasklet
 
 HERE, THERE = "here", "there"
+# What DRBD calls data that it knows to be older than the other side's.
+OUTDATED = "Outdated"
 
 # What a node says of the mirrors asked for: by the disk's uuid; None without an answer.
 View = dict[str, dict[str, Any]]

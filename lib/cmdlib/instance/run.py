@@ -370,16 +370,26 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
         CheckNotForthcoming(self.instance)
         CheckNodeOnline(self.snapshot.nodes[self.instance.primary_node])
         self._behind: objects.Node | None = None
-        if self.op.ignore_consistency and (self.op.behind is None or self.op.wait_for_sync):
-            raise errors.OpPrereqError(
-                f"Cannot ignore the consistency of the disks of instance {self.instance.name}: it must be said whose copies are"
-                " given up, and nobody waits for these to be in sync",
-                errors.ECODE_INVAL,
-                hint="use --ignore-consistency with --behind, and without --wait-for-sync",
-            )
+        if self.op.ignore_consistency:
+            self._CheckOptions()
         if self.op.behind is not None:
             self._behind = ExpandNode(self.snapshot, self.op.behind)
             self._CheckBehind(self._behind)
+
+    def _CheckOptions(self) -> None:
+        what = f"Cannot ignore the consistency of the disks of instance {self.instance.name}"
+        if self.op.behind is None:
+            raise errors.OpPrereqError(
+                f"{what}: it must be said whose copies are given up",
+                errors.ECODE_INVAL,
+                hint="name the node with --behind",
+            )
+        if self.op.wait_for_sync:
+            raise errors.OpPrereqError(
+                f"{what} and wait for their sync: the copies on node {self.op.behind} may be lost",
+                errors.ECODE_INVAL,
+                hint="leave --wait-for-sync out",
+            )
 
     def _CheckBehind(self, node: objects.Node) -> None:
         """Check that the copies on a node may be given up."""
@@ -396,7 +406,7 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
                 f"Instance {instance.name} has no mirrored disk on node {node.name}", errors.ECODE_INVAL
             )
         situation = LookAround(self, instance)
-        if situation.IsHere(node.uuid):
+        if situation.State(node.uuid) in runstate.HOLDS:
             raise situation.Refusal(f"cannot give up its copies on node {node.name}")
         if self.op.ignore_consistency:
             self._CheckMayGoBack(disks, situation)
@@ -425,16 +435,25 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
 
     def _CheckMayGoBack(self, disks: Sequence[objects.Disk], situation: Situation) -> None:
         """Check that nobody has what the newer copies have, if the primary node's are to be used although they lack it."""
-        instance, snapshot = self.instance, self.snapshot
+        instance, primary, name = self.instance, self.instance.primary_node, self.snapshot.NodeName
         what = "cannot go back to its older copies"
-        views = mirrors.Look(self, instance, disks, snapshot.AllNodes(instance))
-        in_use = [uuid for uuid, view in views.items() if any(state.get("primary") for state in (view or {}).values())]
-        if situation.IsHere(instance.primary_node) or in_use:
-            where = snapshot.NodeName(in_use[0] if in_use else instance.primary_node)
+        if not situation.StopsWith(primary):
+            raise situation.Refusal(what)
+        views = mirrors.Look(self, instance, disks, self.snapshot.AllNodes(instance))
+        open_on = [uuid for uuid, view in views.items() if any(state.get("primary") for state in (view or {}).values())]
+        runs = situation.IsHere(primary)
+        if (runs or primary in open_on) and not mirrors.BehindOn(disks, primary):
             raise errors.OpPrereqError(
-                f"Instance {instance.name} {what}: it runs, or its disks are open, on node {where}",
+                f"Instance {instance.name} uses its copies on node {name(primary)} already, and none of them is recorded as"
+                " older",
                 errors.ECODE_STATE,
-                hint="as long as its guest runs, nothing is lost; if the newer copy is lost for good, end the instance first:"
+            )
+        if runs or open_on:
+            use = f"it runs on node {name(primary)}" if runs else f"its disks are open on node {name(open_on[0])}"
+            raise errors.OpPrereqError(
+                f"Instance {instance.name} {what}: {use}, with what the newer ones have",
+                errors.ECODE_STATE,
+                hint="if these are lost for good, end the instance first with"
                 f" 'gnt-instance shutdown --timeout 0 {instance.name}'",
             )
         if situation.verdict.kind is not Kind.NOWHERE or situation.verdict.choices:
@@ -446,7 +465,7 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
             disks = mirrors.Mirrors(self.snapshot.InstanceDisks(instance))
             sides = instance.primary_node, self._behind.uuid
             if going_back:
-                OlderCopies(self, instance, *sides).CheckAlone()
+                OlderCopies(self, instance, *sides).TakeDownAndCheck()
             else:
                 # It is for a split brain, in which neither side may be able to speak for itself.
                 ChosenCopies(self, instance, *sides).CheckKnown()
@@ -459,7 +478,6 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
             instance,
             ignore_secondaries=self._behind is not None,
             ignore_size=self.op.ignore_size,
-            alone_first=going_back,
         )
         if not assembled.all_well:
             raise errors.OpExecError(

@@ -17,6 +17,7 @@ from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.recreate import LUInstanceRecreateDisks
 from ganeti.cmdlib.disk.replace import LUInstanceReplaceDisks, NewSecondary, NewStorage
 from ganeti.cmdlib.disk.settle import LUInstanceSettleMirrors
+from ganeti.cmdlib.instance.moving.looking import Situation
 from ganeti.cmdlib.instance.moving.migrate import LUInstanceFailover, LUInstanceMigrate
 from ganeti.cmdlib.instance.moving.migration import TLMigrateInstance
 from ganeti.cmdlib.instance.run import LUInstanceActivateDisks
@@ -472,7 +473,7 @@ class OutdatedDataIsTakenForComplete(_Bug):
 
 
 class _Heedless(LUInstanceActivateDisks):
-    def _CheckMayGoBack(self, disks: Sequence[objects.Disk], view: mirrors.View) -> None:
+    def _CheckMayGoBack(self, disks: Sequence[objects.Disk], situation: Situation) -> None:
         pass
 
 

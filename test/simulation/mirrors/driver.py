@@ -153,14 +153,13 @@ class MirrorHalf(SimulatedDisk, Mirror):
                 self._AttachTo(half)
         self._SetFound(DEVICE)
         self._FollowNow()
-        if self._Other() is None:
-            return
+        other = self._Other()
         # A migration that was cut off leaves it permitted that both halves are open.
         leftover = half.dual and half.link == CONNECTING
-        if half.link != STANDALONE and (leftover or half.other is not self._Other()):
+        if half.link != STANDALONE and (leftover or half.other is not other):
             half = self._Command("disconnect")
             half.Leave()
-        if half.link == STANDALONE:
+        if other is not None and half.link == STANDALONE:
             half = self._Command("connect")
             self._Connect(half, False)
         if too_old:

@@ -115,23 +115,48 @@ def test_what_is_left_of_the_newer_copy_does_not_overwrite_the_older_one(three: 
     links.Finish()
 
 
-def test_what_could_not_be_opened_alone_is_not_connected_either(three: Master) -> None:
+@pytest.mark.parametrize("after", ["the same", "startup", "activate-disks", "activate-disks --behind"])
+def test_a_way_back_that_was_cut_off_is_gone_whoever_comes_next(three: Master, after: str) -> None:
+    """The record is turned, and one of the older copies could not be opened; the newer one would fill it."""
     stranded = Stranded(three)
     stranded.mirrors.links.hold = True
+    opened: list[str] = []
 
     def before(name: str, args: Any) -> None:
         # Not the look, which opens nothing.
         if name == "blockdev_assemble" and args[2]:
-            raise errors.RpcCallError("the node is too busy")
+            opened.append(name)
+            if len(opened) == 2:
+                raise errors.RpcCallError("the node is too busy")
 
     three[0].before = before
     with pytest.raises(errors.OpExecError, match="Cannot activate the block devices") as caught:
         stranded.Accept()
     assert stranded.mirrors.States()[1] == [] and caught.value.hint == "repeat the command"
+    assert stranded.Behind() == [SECOND] * 2
     three[0].before = lambda *_: None
-    stranded.Accept()
-    assert {(role, disk) for _, role, disk in stranded.mirrors.States()[0]} == {("Primary", "UpToDate")}
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB, timeout=0))
+    if after == "the same":
+        stranded.Accept()
+    elif after == "startup":
+        three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    else:
+        behind = "node2" if after.endswith("behind") else None
+        three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, behind=behind))
+    assert stranded.mirrors.States()[:2] == [
+        [("SyncSource", "Primary", "UpToDate")] * 2, [("SyncTarget", "Secondary", "Inconsistent")] * 2,
+    ]  # fmt: skip
     stranded.mirrors.links.Finish()
+
+
+def test_who_has_gone_back_need_not_end_the_guest_to_do_it_again(three: Master) -> None:
+    stranded = Stranded(three)
+    stranded.LoseNewer("offline")
+    stranded.Accept()
+    three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    with pytest.raises(errors.OpPrereqError, match=r"uses its copies on node node1.* already") as caught:
+        stranded.Accept()
+    assert caught.value.hint is None
 
 
 def test_all_disks_end_at_the_same_node(three: Master) -> None:
@@ -184,8 +209,8 @@ def test_a_guest_that_has_seen_the_newer_copy_is_ended_before(three: Master) -> 
     stranded = Stranded(three, running=True)
     stranded.mirrors.machines[1].LosePower()
     error, hint = stranded.Refused()
-    assert f"cannot go back to its older copies: it runs, or its disks are open, on node {FIRST}" in error
-    assert f"end the instance first: 'gnt-instance shutdown --timeout 0 {WEB}'" in hint
+    assert f"cannot go back to its older copies: it runs on node {FIRST}, with what the newer ones have" in error
+    assert f"end the instance first with 'gnt-instance shutdown --timeout 0 {WEB}'" in hint
     three.Run(opcodes.OpInstanceShutdown(instance_name=WEB, timeout=0))
     stranded.LoseNewer("offline")
     stranded.Accept()
@@ -246,10 +271,11 @@ def test_a_node_that_does_not_say_how_its_copies_are_is_not_believed(three: Mast
 
 def test_whose_copies_are_given_up_must_be_said(three: Master) -> None:
     Stranded(three)
-    for values in ({}, {"behind": "node2", "wait_for_sync": True}):
-        with pytest.raises(errors.OpPrereqError, match="it must be said whose copies are given up") as caught:
-            three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, ignore_consistency=True, **values))
-        assert "with --behind, and without --wait-for-sync" in str(caught.value.hint)
+    with pytest.raises(errors.OpPrereqError, match="it must be said whose copies are given up"):
+        three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, ignore_consistency=True))
+    op = opcodes.OpInstanceActivateDisks(instance_name=WEB, ignore_consistency=True, behind="node2", wait_for_sync=True)
+    with pytest.raises(errors.OpPrereqError, match="the copies on node node2 may be lost"):
+        three.Run(op)
 
 
 @pytest.mark.parametrize("recorded", [True, False])
@@ -263,11 +289,12 @@ def test_a_guest_on_the_other_node_is_not_started_a_second_time(three: Master, r
     three.rpc.call_instance_start(three.nodes[1], instance, False, []).Raise("no guest")
     if not recorded:
         three.cfg.SetDisksBehind(instance.disks, None)
-    for accept in (True, False):
-        if recorded and not accept:
-            continue
-        with pytest.raises(errors.OpPrereqError, match="it runs on node2"):
-            stranded.Accept(accept)
+    for silent in (False, True):
+        if silent:
+            three[0].faults["instance_run_state"] = "it hangs"
+        for accept in (True, False):
+            with pytest.raises(errors.OpPrereqError, match=r"cannot g.*node2.*: running"):
+                stranded.Accept(accept)
     assert stranded.mirrors.States()[0] == []
 
 
@@ -278,14 +305,15 @@ def test_a_device_that_is_open_on_the_other_node_is_closed_before(three: Master)
     three.rpc.call_blockdev_assemble(three.nodes[1], (disk, instance), instance, True, 0).Raise("no disk")
     stranded.mirrors.links.Cut()
     error, _ = stranded.Refused()
-    assert f"its disks are open, on node {SECOND}" in error
+    assert f"its disks are open on node {SECOND}, with" in error
 
 
 def test_a_copy_that_stays_set_up_on_the_other_node_is_in_the_way(three: Master) -> None:
     stranded = Stranded(three)
     three[1].faults["blockdev_shutdown"] = "it is in use"
     error, _ = stranded.Refused()
-    assert f"Disk disk/0 cannot be taken down on node {SECOND} before that" in error and "it is in use" in error
+    assert f"Disk disk/0 of instance {WEB} cannot be taken down on node {SECOND}, as it must be" in error
+    assert "it is in use" in error
 
 
 # --- without that option ------------------------------------------------------------------------------------------------
