@@ -384,7 +384,7 @@ class StandInDrbd:
         return self._Show()
 
     def _DoNewResource(self, _names: list[str], _options: dict[str, str]) -> None:
-        """A resource that exists is no error."""
+        """Make a resource; it may exist already."""
 
     def _DoNewMinor(self, names: list[str], _options: dict[str, str]) -> None:
         resource, minor, volume = names

@@ -79,7 +79,7 @@ class Copies:
         self._SetUpAndJudge(mirrors.Mirrors(self._disks), excused, feedback)
 
     def CheckKnown(self) -> None:
-        """Raise OpExecError if the node says that a copy is missing, incomplete or outdated; what it does not say is no reason.
+        """Raise OpExecError if the node reports a copy as missing, incomplete or outdated; if it reports nothing, accept that.
 
         Disks that are not set up there are for as long as it takes to look.
         """

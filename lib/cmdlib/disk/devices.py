@@ -397,7 +397,7 @@ class _Assembly:
     def _Lacking(self, disk: objects.Disk) -> str | None:
         """Return the node without whose side a disk can be used, as far as the primary one knows; None: with neither.
 
-        As long as there is no record, both sides have, or have had, every acknowledged write.
+        Without a record, both sides have every acknowledged write, or had it before they lost their data.
         """
         primary = self._instance.primary_node
         other = disk_params.OtherSide(disk, primary)

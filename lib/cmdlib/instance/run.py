@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ganeti import constants, errors, locking, opcodes, params, store
@@ -90,7 +91,7 @@ class _RunLU(InstanceLU[_RunOp]):
             EndLeftovers(self, self.instance, self._situation, keep)
 
 
-class _StartingLU(_RunLU[_RunOp]):
+class _StartingLU(_RunLU[_RunOp], abc.ABC):
     """The common part of what takes memory of the primary node: nobody else does so meanwhile."""
 
     def ExpandNames(self) -> None:
@@ -104,8 +105,9 @@ class _StartingLU(_RunLU[_RunOp]):
             instance = self.snapshot.instances.get(Filled(self.op.instance_uuid))
             self.needed_locks[level] = [instance.primary_node] if instance is not None and self._Takes(instance) else []
 
+    @abc.abstractmethod
     def _Takes(self, instance: objects.Instance) -> bool:
-        raise NotImplementedError
+        """Return whether this will take memory of the primary node."""
 
 
 def IsUserDown(lu: InstanceLU, info: dict[str, Any]) -> bool:

@@ -15,12 +15,17 @@ from lab.writes import Writer
 _SYNC_SECONDS = 300.0
 
 
+def _WaitUntilNothing(look: Callable[[], object], trouble: str) -> None:
+    """Ask again until ``look`` finds nothing any longer; each look is a command in a virtual machine."""
+    end = time.monotonic() + _SYNC_SECONDS
+    while found := look():
+        assert time.monotonic() < end, f"{trouble}: {found}"
+        time.sleep(0.2)
+
+
 def WaitForSync(stage: Stage, name: str) -> None:
     """Wait until both sides of every mirror of the instance are complete, and the configuration counts both."""
-    end = time.monotonic() + _SYNC_SECONDS
-    while said := _Incomplete(stage, name):
-        assert time.monotonic() < end, f"{name} is not in sync: {said}"
-        time.sleep(0.5)
+    _WaitUntilNothing(lambda: _Incomplete(stage, name), f"{name} is not in sync")
 
 
 def Disks(stage: Stage, name: str) -> list[dict[str, Any]]:
@@ -249,10 +254,10 @@ def _LoseVolumes(node: Node) -> None:
 
 
 def _WaitForRecord(stage: Stage, name: str) -> None:
-    end = time.monotonic() + _SYNC_SECONDS
-    while not all(disk.get("behind") for disk in Disks(stage, name)):
-        assert time.monotonic() < end, f"the master does not notice that a copy of {name} is behind"
-        time.sleep(0.5)
+    _WaitUntilNothing(
+        lambda: [disk for disk in Disks(stage, name) if not disk.get("behind")],
+        f"the master does not notice that a copy of {name} is behind",
+    )
 
 
 def _Refusal(stage: Stage, *argv: str) -> str:
@@ -350,11 +355,11 @@ def mirror_link_cut(stage: Stage) -> None:
 
 def _WaitForLoss(stage: Stage, name: str, node: Node) -> None:
     """Wait until the sides on this node have noticed that their links are lost."""
-    end = time.monotonic() + _SYNC_SECONDS
     minors = {minor for side, minor in Minors(stage, name) if side is node}
-    while any(Mirrors(node)[minor].connection == "Connected" for minor in minors):
-        assert time.monotonic() < end, f"{node.name} does not notice that the link is lost"
-        time.sleep(0.1)
+    _WaitUntilNothing(
+        lambda: [minor for minor in minors if Mirrors(node)[minor].connection == "Connected"],
+        f"{node.name} does not notice that the link is lost",
+    )
 
 
 def mirror_link_cut_often(stage: Stage) -> None:

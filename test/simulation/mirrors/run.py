@@ -326,7 +326,7 @@ class People:
         error = self._Run(opcodes.OpInstanceMigrate(instance_name=NAME))
         self.moving = bool(error)
         if len(self.struck.told) == struck:
-            # QEMU may fail to load what it was sent; then the guest goes back, which is no fault of the disks.
+            # QEMU may fail to load what it was sent; the guest then goes back, and the disks are not to blame.
             if error and able and self.world.not_loaded == not_loaded:
                 raise Violation(f"nothing was in the way of the migration: {error}")
             if not error and any(half.dual for half in self.kernel.halves):
