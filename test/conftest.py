@@ -16,7 +16,9 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
-from support import allocator, leftovers, patience, results
+from support import allocator, leftovers, ownshell, patience, results
+
+ownshell.Leave()
 
 # Seconds for one test; the marker limit(seconds) sets another.  They find what hangs: a busy machine gets more (support.patience).
 LIMIT = 60

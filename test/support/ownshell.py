@@ -1,0 +1,14 @@
+"""The shell from which somebody starts the tests may be that of a cluster of the quickstart."""
+
+from __future__ import annotations
+
+import os
+
+# What tools/quickstart --env sets: with these every path is that node's, and this machine has its name.
+OF_A_CLUSTER = ("GANETI_ROOTDIR", "GANETI_HOSTNAME")
+
+
+def Leave() -> None:
+    """Forget the cluster of this shell; to be called before anything of ganeti is imported, which reads it only once."""
+    for name in OF_A_CLUSTER:
+        os.environ.pop(name, None)
