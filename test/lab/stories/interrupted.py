@@ -78,9 +78,14 @@ def _Places(stage: Stage, *choices: Iterable[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _AtPlace(stage: Stage, strikes: Sequence[Strike], *place: int) -> list[Strike]:
-    """Return what strikes at a place: the one whose turn it is, or the others or all, as the run was told."""
+    """Return what strikes at a place: the one whose turn it is, or the others or all, as the run was told.
+
+    The last choice of a place is the side.  The master is the same for both, so it is not among the others of the second.
+    """
     turn = (stage.seed + sum(place)) % len(strikes)
     others = [*strikes[turn + 1 :], *strikes[:turn]]
+    if place[-1] and KillMaster in others:
+        others.remove(KillMaster)
     return {"one": [strikes[turn]], "others": others, "all": [strikes[turn], *others]}[stage.strikes]
 
 
