@@ -11,6 +11,7 @@ from unit.cmdlib.instance.test_mirrors import PRIMARY, SECONDARY, WEB, _Empty
 from unit.cmdlib.instance.test_served import FIRST, SECOND, Served
 
 from ganeti import errors, opcodes
+from ganeti.params import runstate
 
 ACCEPT = f"'gnt-instance activate-disks --behind {SECOND} --ignore-consistency {WEB}'"
 ALONE = [("WFConnection", "Primary", "UpToDate")] * 2
@@ -228,6 +229,21 @@ def test_disks_that_are_open_without_a_guest_are_closed_before(three: Master) ->
     assert "its disks are open" in error
     three.Run(opcodes.OpInstanceShutdown(instance_name=WEB, timeout=0))
     stranded.Accept()
+
+
+def test_a_guest_that_was_sent_away_may_be_the_newest_and_is_not_ended_unasked(three: Master) -> None:
+    """It went to the node that is lost, and stands still here: somebody may want to resume it."""
+    stranded = Stranded(three)
+    three[0].StartGuest(WEB, state=runstate.SENT)
+    stranded.LoseNewer("offline")
+    error, _ = stranded.Refused()
+    assert "cannot go back to its older copies: it does not run on any node" in error
+    assert WEB in three[0].guests
+    assert f"to start it anew from its disks, use 'gnt-instance shutdown {WEB}'" in error
+    assert f"to resume the copy on {FIRST}" in error
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    stranded.Accept()
+    assert stranded.mirrors.States()[0] == ALONE
 
 
 def test_a_node_that_does_not_answer_may_have_the_guest(three: Master) -> None:
