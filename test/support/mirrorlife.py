@@ -100,6 +100,12 @@ class MirrorSide(abc.ABC):
     def Assemble(self, peer: str, primary: bool = False) -> tuple[str, Any]:
         return "blockdev_assemble", [self.Disk(peer), MakeInstance().ToDict(runtime=True), primary, 0]
 
+    def Attach(self) -> None:
+        """Attach the volumes with DRBD's own commands."""
+        data, meta = (f"/dev/vg/one_{part}" for part in ("data", "meta"))
+        for argv in drbdtools.Syntax84.Attach(0, data, meta, self.size, [], []):
+            self.Run(*argv)
+
     @property
     def state(self) -> drbdtools.Minor | None:
         return drbdtools.ParseMinors(self.Run("cat", "/proc/drbd")).get(0)
@@ -366,6 +372,12 @@ def _GoneBack(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     one.CheckWrites(older)
     one.StartWriter()
     pair.Heal()
+    name, (disk, *others) = two.Assemble("ahead")
+    two.Do((name, [{**disk, "children": []}, *others]))
+    two.Wait(connected=True, disk="Diskless")
+    # Its disk can be read again.  On a link the kernel attaches nothing that has something of its own.
+    two.Attach()
+    two.Wait(connected=True, disk="Diskless")
     two.Do(two.Assemble("ahead"))
     two.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate")
     for side in (one, two):

@@ -399,18 +399,27 @@ class StandInDrbd:
         if data is None or inode is None or id(inode) not in self._metas:
             raise _Refused(f"{names[0]}: Failure: (119) No valid meta-data signature found.")
         known = self._metas[id(inode)][1]
+        room, wanted = data.size // MIB, int(options.get("size", "0m").removesuffix("m"))
+        if wanted > room:
+            raise _Refused(f"{names[0]}: Failure: (111) Low.dev. smaller than requested DRBD-dev. size.")
         alone = device.link in ("StandAlone", "WFConnection")
         if alone and device.role == "Primary" and device.shown not in (0, known.now):
             raise _Refused(f"{names[0]}: Failure: (150) Can only attach to the data we lost last (see kernel log).")
         device.data, device.meta, device.known, device.shown = names[1], names[2], known, 0
         device.options.update(options)
-        device.room, device.wanted = data.size // MIB, int(options.get("size", "0m").removesuffix("m"))
+        device.room, device.wanted = room, wanted
         # More than was agreed on cannot be had alone.
         device.size = device.known.size = min(device.known.size or device.room, device.wanted or device.room)
         state = device.known.state
         device.disk = "Consistent" if device.freezes and state in _GOOD else state
         if device.link not in ("StandAlone", "WFConnection"):
-            self._links.PeerOf(device).link = device.link = "WFConnection"
+            peer = self._links.PeerOf(device)
+            if _Compare(device, peer) is None:
+                # "Disk attach process on the peer node was aborted": the link stays, and the disk is gone again.
+                device.disk = "Diskless"
+                self._links.Tell(device)
+                return
+            peer.link = device.link = "WFConnection"
 
     def _DoDiskOptions(self, names: list[str], options: dict[str, str]) -> None:
         device = self._At(names[0])

@@ -131,6 +131,9 @@ class Drbd(Mirror):
         waits = not (force or self._Known().primary)
         if waits and self.Peer() in (constants.PEER_COUNTS, constants.PEER_AHEAD):
             self._WaitForHandshake()
+        elif waits and self._Known().disk == drbdtools.INCONSISTENT:
+            # It can be used while the other side, whatever is recorded of it, fills the rest.
+            self._WaitForLink(_HANDSHAKE_SECONDS)
         if not force:
             waiting.Until(lambda: self._MayBeOpened(self._Fresh()), _SETTLE_SECONDS)
         with self.Obeying():
@@ -176,22 +179,7 @@ class Drbd(Mirror):
         return True
 
     def _NotOpened(self, state: Minor) -> errors.BlockDeviceError:
-        if self.Peer() == constants.PEER_AHEAD and state.agreed and not state.in_resync:
-            return errors.BlockDeviceError(
-                f"{self}: its data on this node is behind ({state.disk}, {state.connection}), and that of the other node, which"
-                f" has it all, cannot be used there ({state.peer_disk}); if its disk can be read again, use 'gnt-instance"
-                " activate-disks INSTANCE'"
-            )
-        if self.Peer() == constants.PEER_AHEAD:
-            return errors.BlockDeviceError(
-                f"{self}: its data on this node is behind ({state.disk}, {state.connection}) and must be filled again by"
-                " the other node before it can be used here; bring that node back, or start the instance there with"
-                " 'gnt-instance failover INSTANCE'"
-            )
-        return errors.BlockDeviceError(
-            f"{self}: the data is {state.disk} on this node and {state.peer_disk} on the other one; it is not opened before"
-            " it is recorded which of them counts, as 'gnt-instance activate-disks INSTANCE' does"
-        )
+        return errors.BlockDeviceError(f"{self}: {drbdtools.OpenAdvice(state, self.Peer() == constants.PEER_AHEAD)}")
 
     def Close(self) -> None:
         state = self._State()
@@ -377,6 +365,9 @@ class Drbd(Mirror):
         if not state.diskless:
             self._SetOptions(self._ResyncOptions() + self._FencingOptions())
         elif self._UsableChildren() is not None:
+            if self.Peer() == constants.PEER_AHEAD and not state.primary:
+                # On a link the kernel attaches nothing that the other side may lack; a new one gives this side's data up.
+                self._DropLink()
             too_old = not self._AttachUnlessOld()
         self._Obey()
         config, ends = self._Config(), self._Ends()

@@ -677,3 +677,22 @@ def LinkAdvice(device: Config) -> str:
         f"it is not linked with its other side, but elsewhere, {device}; 'gnt-instance activate-disks INSTANCE' links it"
         " with its other side"
     )
+
+
+def OpenAdvice(state: Minor, ahead: bool) -> str:
+    """Return why a side is not opened, and what to do about it; ``ahead``: by the record only the other one counts."""
+    if not ahead:
+        return (
+            f"the data is {state.disk} on this node and {state.peer_disk} on the other one; it is not opened before it is"
+            " recorded which of them counts, as 'gnt-instance activate-disks INSTANCE' does"
+        )
+    behind = f"its data on this node is behind ({state.disk}, {state.connection})"
+    if state.agreed and not state.in_resync:
+        return (
+            f"{behind}, and that of the other node, which has it all, cannot be used there ({state.peer_disk}); if its disk"
+            " can be read again, use 'gnt-instance activate-disks INSTANCE'"
+        )
+    return (
+        f"{behind} and must be filled again by the other node before it can be used here; bring that node back, or start the"
+        " instance there with 'gnt-instance failover INSTANCE'"
+    )

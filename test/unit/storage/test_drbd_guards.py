@@ -65,6 +65,19 @@ def test_whether_the_other_side_is_open_is_looked_at_when_the_wait_for_it_is_ove
     assert one.State()[:2] == ("Connected", "Secondary")
 
 
+def test_a_side_that_counts_and_lacks_some_data_waits_for_the_one_that_fills_it(mirror: Pair) -> None:
+    """A fail-over has accepted that the other side does not count, while that was filling this one."""
+    one, two = mirror.one, mirror.two
+    one.Do("blockdev_close", "", [one.Disk()])
+    mirror.links.hold = True
+    mirror.links.Cut()
+    two.device.disk = two.device.known.state = "Inconsistent"
+    mirror.links.Publish()
+    _Meanwhile(two, mirror.links.Heal)
+    two.Do("blockdev_open", "", [two.Disk("behind")], True)
+    assert two.State() == ("SyncTarget", "Primary", "Inconsistent", False)
+
+
 @pytest.mark.parametrize(("state", "opens"), [("Outdated", True), ("Inconsistent", False)])
 def test_a_connected_side_without_a_disk_lends_no_data(mirror: Pair, state: str, opens: bool) -> None:
     one, two = mirror.one, mirror.two
