@@ -60,7 +60,7 @@ def _NotExclusive(volumes: Iterable[Mapping[str, Any]], shared: Iterable[Any]) -
         (least, smallest), (most, biggest) = by_size[0], by_size[-1]
         problems.append(
             f"PVs have different sizes ({smallest} has {least:.0f} MiB, {biggest} has {most:.0f} MiB): exclusive storage"
-            " wants equal ones"
+            " wants equal ones; 'vgreduce' takes an empty one out, or turn exclusive storage off for the node"
         )
     return problems + [
         f"PV {name} is shared by unrelated LVs ({', '.join(volumes_on)}), which exclusive storage does not allow"

@@ -77,7 +77,7 @@ def CheckSizes(report: Report, group: str, images: Iterable[NodeImage]) -> None:
         GROUP,
         group,
         f"PV sizes differ too much in the group; smallest ({smallest[0]:.0f} MiB) is on {smallest[1]}, biggest"
-        f" ({biggest[0]:.0f} MiB) is on {biggest[1]}",
+        f" ({biggest[0]:.0f} MiB) is on {biggest[1]}; move one of these nodes to another group, or make its volumes anew",
     )
 
 

@@ -233,6 +233,8 @@ def CheckFreeSpace(
                     f"Not enough disk space on target node {result.node_name} {short} {unit}: required {amount} MiB,"
                     f" available {free[unit]} MiB",
                     errors.ECODE_NORES,
+                    hint=f"'gnt-node list-storage --storage-type={kind}' shows which node has room, 'gnt-cluster verify' which"
+                    " volumes nobody needs",
                 )
 
 

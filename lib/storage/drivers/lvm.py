@@ -163,7 +163,8 @@ class Volume(BlockDev):
         free = sum(pv.free for pv in pvs)
         if free < size:
             raise errors.BlockDeviceError(
-                f"{self}: volume group {group} has not enough space: {size} MiB wanted, {free:.0f} MiB free"
+                f"{self}: volume group {group} has not enough space: {size} MiB wanted, {free:.0f} MiB free;"
+                f" 'vgextend {group} DEVICE' on this node adds some"
             )
         return sorted(pvs, key=lambda pv: pv.free, reverse=True)
 
@@ -183,12 +184,14 @@ class Volume(BlockDev):
             raise errors.BlockDeviceError(f"{self}: exclusive storage needs to know the number of spindles")
         if spindles < needed:
             raise errors.BlockDeviceError(
-                f"{self}: {size} MiB need {needed} physical volumes, {spindles} spindles were asked for"
+                f"{self}: {size} MiB need {needed} physical volumes, {spindles} spindles were asked for; ask for more spindles"
+                " or a smaller disk"
             )
         empty = [pv for pv in pvs if not pv.volumes]
         if len(empty) < spindles:
             raise errors.BlockDeviceError(
-                f"{self}: {spindles} empty physical volumes are needed, this node has {len(empty)}"
+                f"{self}: {spindles} empty physical volumes are needed, this node has {len(empty)}; 'vgextend"
+                f" {pvs[0].group} DEVICE' on this node adds one"
             )
         return empty[:spindles]
 
@@ -199,7 +202,8 @@ class Volume(BlockDev):
         free = sum(max(0.0, pv.free - (pv.size - standard)) for pv in pvs)
         if free < amount:
             raise errors.BlockDeviceError(
-                f"{self}: its physical volumes have room for {free:.0f} MiB more, {amount} MiB were asked for"
+                f"{self}: its physical volumes have room for {free:.0f} MiB more, {amount} MiB were asked for; with exclusive"
+                " storage a disk does not grow onto others: add a disk with 'gnt-instance modify --disk add'"
             )
         return [pv.name for pv in pvs]
 

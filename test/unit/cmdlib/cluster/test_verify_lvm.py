@@ -190,7 +190,8 @@ def test_physical_volumes_of_exclusive_storage(exclusive: Master) -> None:
     [group] = _Verify(exclusive, *LVM_CODES)
     assert group == (
         "- ERROR:EGROUPDIFFERENTPVSIZE:group:default:PV sizes differ too much in the group; smallest (65536 MiB) is on"
-        " node1.example.org, biggest (70000 MiB) is on node2.example.org"
+        " node1.example.org, biggest (70000 MiB) is on node2.example.org; move one of these nodes to another group,"
+        " or make its volumes anew"
     )
     # ... and the disks of one of them too; a little does no harm.
     exclusive[1].lvm.pvs["/dev/sda"].size = 66000
