@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +13,7 @@ from support.lab import TREE
 from support.mirrorlife import MirrorPair, MirrorSide
 from support.mirrors import SECRET
 
-from lab.files import COMPILED, Compile, Fetch, Lack
+from lab.files import COMPILED, Compile, Fetch
 from lab.machine import Machine, MakeDisk
 from lab.switch import Switch
 
@@ -113,9 +113,8 @@ class Pair(MirrorPair):
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    if lack := Lack(2):
-        pytest.skip(f"the laboratory cannot run here: {lack}")
+def pair(tmp_path_factory: pytest.TempPathFactory, need: Callable[[int], None]) -> Iterator[Pair]:
+    need(2)
     folder, files = tmp_path_factory.mktemp("drbd"), Fetch()
     compiled = Compile(folder / "compiled")
     with Switch(folder) as switch:

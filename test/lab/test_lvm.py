@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ STORIES = ("test/unit/storage/test_contract.py", "test/lab/inside/lvm_story.py")
 
 
 @pytest.mark.lab
-def test_the_driver_fits_a_real_lvm(tmp_path: Path) -> None:
+def test_the_driver_fits_a_real_lvm(tmp_path: Path, need: Callable[[int], None]) -> None:
+    need(1)
     # The third one is brought from elsewhere, for one of the stories.
     disks = [MakeDisk(tmp_path / f"disk{number}", 512) for number in range(3)]
     with Machine("node1", tmp_path, Fetch(), disks, installed=Compile(tmp_path / "compiled")) as node:
@@ -32,7 +34,8 @@ def test_the_driver_fits_a_real_lvm(tmp_path: Path) -> None:
 
 
 @pytest.mark.lab
-def test_lvmstrap_on_real_disks(tmp_path: Path) -> None:
+def test_lvmstrap_on_real_disks(tmp_path: Path, need: Callable[[int], None]) -> None:
+    need(1)
     disks = [MakeDisk(tmp_path / f"disk{number}", 2048) for number in range(2)]
     with Machine("node1", tmp_path, Fetch(), disks, installed=Compile(tmp_path / "compiled")) as node:
         node.Start()

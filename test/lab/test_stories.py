@@ -30,6 +30,7 @@ BY_HAND_PREFIXES = ("group_", "interrupted_", "nested_")
 ON_SITE = "setup_a_cluster"
 
 Installed = Callable[[Path], Path]
+Need = Callable[[int], None]
 
 
 @pytest.fixture(name="install", scope="module")
@@ -47,7 +48,8 @@ def _Commit() -> int:
 
 @pytest.mark.lab
 @pytest.mark.limit(2400)
-def test_stories(tmp_path: Path, seed: int, install: Installed) -> None:
+def test_stories(tmp_path: Path, seed: int, install: Installed, need: Need) -> None:
+    need(2)
     known = {name: story for name, story in stories.All().items() if stories.NodesFor(story) == 2}
     short = [name for name in known if name not in (*ALWAYS, *BY_HAND) and not name.startswith(BY_HAND_PREFIXES)]
     mirrors, others = (
@@ -55,8 +57,6 @@ def test_stories(tmp_path: Path, seed: int, install: Installed) -> None:
     )
     choose = random.Random(seed ^ _Commit())
     sample = choose.choice(mirrors), choose.choice(others)
-    if lack := Lack(2):
-        pytest.skip(f"the laboratory cannot run here: {lack}")
     with LabCluster(tmp_path, 2, _Say, install) as cluster:
         stage = Stage(cluster, seed, _Say)
         for name in (*ALWAYS, *sample):
@@ -65,10 +65,9 @@ def test_stories(tmp_path: Path, seed: int, install: Installed) -> None:
 
 
 @pytest.mark.limit(900)
-def test_three_machines_become_a_cluster_over_ssh(tmp_path: Path, seed: int, install: Installed) -> None:
+def test_three_machines_become_a_cluster_over_ssh(tmp_path: Path, seed: int, install: Installed, need: Need) -> None:
     # Root, programs and packages; no memory to speak of.
-    if lack := Lack(0):
-        pytest.skip(f"the laboratory cannot run here: {lack}")
+    need(0)
     with LightSite(tmp_path, 3, _Say, install) as site:
         teller = Teller(site, seed, _Say)
         teller.Begin(ON_SITE)

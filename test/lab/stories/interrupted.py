@@ -13,7 +13,8 @@ from functools import partial
 
 from lab.cluster import Node
 from lab.stage import Stage
-from lab.stories.mirror import CheckOnePrimary, MoveAndCheck, Pair, WaitForSync
+from lab.stories import Needs
+from lab.stories.mirror import CheckOnePrimary, Minors, MoveAndCheck, Pair, WaitForSync
 from lab.writes import Writer
 
 # Lines that a job prints; test_cut_off.py counts them.
@@ -22,6 +23,8 @@ STEPS_OF_REPLACEMENT = 6
 STEPS_OF_MIGRATION = 14
 _ROUNDS = 6
 _SIDES = (0, 1)
+# The primary node, the old and the new secondary one.
+_THREE = (0, 1, 2)
 _JOBS_SECONDS = 300.0
 # What a message may name, of the commands for an instance.
 _ADVISED = "migrate --cleanup|shutdown|startup|activate-disks(?: --wait-for-sync)?|replace-disks --auto"
@@ -237,53 +240,80 @@ def _RemoveUnknown(stage: Stage) -> None:
             stage.say(f"         {volume} was left on {node}; gnt-cluster verify said how to remove it")
 
 
-def _Replacement(stage: Stage, strikes: Sequence[Strike], victim: Node, step: int, where: str) -> None:
-    """Strike a node at a step of a replacement, one replacement each; the master is the primary node."""
-    primary, secondary = stage.cluster.nodes[:2]
-    with stage.Instance("drbd", primary, secondary) as name:
-        WaitForSync(stage, name)
-        with stage.Writing(name, secondary) as writer:
+def _Replacement(stage: Stage, strikes: Sequence[Strike], step: int, side: int, where: str) -> None:
+    """Strike a node at a step of a replacement, one replacement each.
+
+    ``side``: 0 for the primary node, which is the master, 1 for the secondary one, 2 for the new one of a replacement with ``-n``.
+    """
+    primary, *others = stage.cluster.nodes
+    with stage.Instance("drbd", primary, others[0]) as name:
+        with Writer(stage.cluster, name) as writer:
             for strike in strikes:
+                WaitForSync(stage, name)
+                writer.WaitFor()
                 if stage.Primary(name) is not primary:
                     MoveAndCheck(stage, name, primary)
                     stage.CheckWrites(writer, primary)
-                argv = ["instance", "replace-disks", where, name]
-                said = _Interrupt(stage, argv, "STEP", step, partial(strike, stage, victim, name, writer))
-                _DoAsTold(stage, name, said, f"replace-disks {where}")
+                nodes, options = [primary, _Secondary(stage, name, primary)], [where]
+                if where == "-n":
+                    nodes.append(next(node for node in others if node is not nodes[1]))
+                    options.append(nodes[2].name)
+                argv = ["instance", "replace-disks", *options, name]
+                said = _Interrupt(stage, argv, "STEP", step, partial(strike, stage, nodes[side], name, writer))
+                _DoAsTold(stage, name, said, " ".join(argv[1:-1]))
                 _Start(stage, name)
                 CheckOnePrimary(stage, name)
                 writer.WaitFor()
                 _RemoveUnknown(stage)
-                MoveAndCheck(stage, name, secondary)
+                MoveAndCheck(stage, name, nodes[-1])
+        stage.CheckWrites(writer, nodes[-1])
 
 
-def _Replace(stage: Stage, strike: Strike, victim: Node) -> None:
+def _Secondary(stage: Stage, name: str, primary: Node) -> Node:
+    return next(node for node, _ in Minors(stage, name) if node is not primary)
+
+
+def _Replace(stage: Stage, strike: Strike, side: int) -> None:
     step = stage.random.randint(1, STEPS_OF_REPLACEMENT)
-    _Replacement(stage, [strike], victim, step, stage.random.choice(["-p", "-s"]))
+    _Replacement(stage, [strike], step, side, stage.random.choice(["-p", "-s"]))
 
 
 def interrupted_replace_without_master(stage: Stage) -> None:
     """The master daemon is killed at a step of replace-disks."""
-    _Replace(stage, KillMaster, stage.cluster.master)
+    _Replace(stage, KillMaster, 0)
 
 
 def interrupted_replace_without_noded(stage: Stage) -> None:
     """The node daemon of either node is killed at a step of replace-disks."""
-    _Replace(stage, KillNoded, stage.random.choice(stage.cluster.nodes[:2]))
+    _Replace(stage, KillNoded, stage.random.choice(_SIDES))
 
 
 def interrupted_replace_without_primary(stage: Stage) -> None:
     """The primary, which is the master, loses its power at a step of replace-disks, and comes back."""
-    _Replace(stage, CutPower, stage.cluster.nodes[0])
+    _Replace(stage, CutPower, 0)
 
 
 def interrupted_replace_without_secondary(stage: Stage) -> None:
     """The secondary loses its power at a step of replace-disks, and comes back."""
-    _Replace(stage, CutPower, stage.cluster.nodes[1])
+    _Replace(stage, CutPower, 1)
 
 
 def interrupted_replace_everywhere(stage: Stage) -> None:
     """At each step of replace-disks, of either side, each node loses something, one thing after the other in turn."""
     for step, replaced, side in _Places(stage, range(1, STEPS_OF_REPLACEMENT + 1), _SIDES, _SIDES):
         strikes = _AtPlace(stage, _ON_REPLACEMENT, step, replaced, side)
-        _Replacement(stage, strikes, stage.cluster.nodes[side], step, ("-p", "-s")[replaced])
+        _Replacement(stage, strikes, step, side, ("-p", "-s")[replaced])
+
+
+@Needs(3)
+def interrupted_new_secondary(stage: Stage) -> None:
+    """One of the three nodes loses something at a step of a mirror's way to another node."""
+    step, side = stage.random.randint(1, STEPS_OF_REPLACEMENT), stage.random.choice(_THREE)
+    _Replacement(stage, [stage.random.choice(_ON_REPLACEMENT)], step, side, "-n")
+
+
+@Needs(3)
+def interrupted_new_secondary_everywhere(stage: Stage) -> None:
+    """At each step of a mirror's way to another node each of the three loses something, one thing after the other in turn."""
+    for step, side in _Places(stage, range(1, STEPS_OF_REPLACEMENT + 1), _THREE):
+        _Replacement(stage, _AtPlace(stage, _ON_REPLACEMENT, step, side), step, side, "-n")

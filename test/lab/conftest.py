@@ -1,0 +1,25 @@
+"""What tests of the laboratory need of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from lab.files import Lack
+
+
+@pytest.fixture(scope="session")
+def need() -> Callable[[int], None]:
+    """Skip the test unless this many nodes can run here.
+
+    On a machine of CI, where the laboratory is promised, it fails instead.
+    """
+
+    def need_nodes(nodes: int) -> None:
+        if lack := Lack(nodes):
+            end = pytest.fail if os.environ.get("CI") else pytest.skip
+            end(f"the laboratory cannot run here: {lack}")
+
+    return need_nodes
