@@ -290,10 +290,13 @@ def CheckTarget(node: objects.Node) -> None:
 def CheckInstanceState(lu: LogicalUnit, instance: objects.Instance, allowed: Sequence[str]) -> None:
     """Check that the instance's admin state is in ``allowed``; if "up" is not, also that it does not run."""
     if instance.admin_state not in allowed:
+        command = _COMMAND_TO.get(allowed[0], "modify --offline")
+        if instance.admin_state == constants.ADMINST_OFFLINE:
+            command = "modify --online"
         raise errors.OpPrereqError(
             f"Instance '{instance.name}' is marked to be {instance.admin_state}, it must be {' or '.join(allowed)}",
             errors.ECODE_STATE,
-            hint=f"use 'gnt-instance {_COMMAND_TO.get(allowed[0], 'modify')} {instance.name}' first",
+            hint=f"use 'gnt-instance {command} {instance.name}' first",
         )
     if constants.ADMINST_UP in allowed:
         return

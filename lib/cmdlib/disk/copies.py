@@ -36,8 +36,11 @@ class Copies:
         self._source = caller.snapshot.nodes[source_uuid]
         self._disks = caller.snapshot.InstanceDisks(instance)
 
-    def CheckActive(self, excused: bool, feedback: Callable[[str], None]) -> None:
-        """Raise OpExecError if an active disk lacks its storage, or is degraded without an excuse."""
+    def CheckActive(self, excused: bool, older: bool, feedback: Callable[[str], None]) -> None:
+        """Raise OpExecError if an active disk lacks its storage, or is degraded without an excuse.
+
+        A copy that is recorded as the only one that counts has one.  ``older``: as in ``CheckIdle``.
+        """
         idle = []
         for disk in self._disks:
             if not disk_params.Of(disk).on_secondaries or not IsDegraded(
@@ -48,20 +51,26 @@ class Copies:
             if view is None:
                 raise self._Silent()
             state = view.get(disk.uuid)
-            if state is None and excused:
+            may_be_alone = excused or self._IsNewest(disk)
+            if state is None and may_be_alone:
                 # Where it is not set up nothing is known of its data yet.
                 idle.append(disk)
                 continue
             if state is not None and state.get("incomplete") and not (state["in_resync"] and self._IsFilled(disk)):
                 # The target would be recorded as the side that counts, and the only copy as one that does not.
                 raise self._Lacking(disk, state)
-            if not excused:
+            if not may_be_alone:
                 raise errors.OpExecError(
                     f"Disk {disk.iv_name} is degraded or not fully synchronized on {self._ROLE} {self._node}, aborting",
                     hint="its newest data may be on the other node only; wait for the sync or repair the disk",
                 )
+            self._JudgeAge(disk, state, older, feedback)
             feedback(f"Ignoring degraded disk {disk.iv_name} on {self._ROLE} {self._node}")
-        self._SetUpAndJudge(idle, excused, feedback)
+        self._SetUpAndJudge(idle, older, feedback)
+
+    def _IsNewest(self, disk: objects.Disk) -> bool:
+        """Return whether the record says that only the copy on this node counts."""
+        return mirrors.Names(disk, self._source.uuid)
 
     def _IsFilled(self, disk: objects.Disk) -> bool:
         """Return whether the other side still fills this one: a link that broke a moment ago looks as before from here."""
@@ -71,12 +80,12 @@ class Copies:
         state = (view or {}).get(disk.uuid)
         return state is not None and (state["connected"] or state["in_resync"]) and state["local_uptodate"]
 
-    def CheckIdle(self, excused: bool, feedback: Callable[[str], None]) -> None:
+    def CheckIdle(self, older: bool, feedback: Callable[[str], None]) -> None:
         """Set the disks up on the node for as long as it takes to look; raise OpExecError if one cannot be used there.
 
-        ``excused``: data that the node knows to be older than that of the other side will do, missing data never does.
+        ``older``: data that the node knows to be older than that of the other side will do, missing data never does.
         """
-        self._SetUpAndJudge(mirrors.Mirrors(self._disks), excused, feedback)
+        self._SetUpAndJudge(mirrors.Mirrors(self._disks), older, feedback)
 
     def CheckKnown(self) -> None:
         """Raise OpExecError if the node reports a copy as missing, incomplete or outdated; if it reports nothing, accept that.
@@ -96,13 +105,11 @@ class Copies:
                 view = self._View(disks) or view
             for disk in disks:
                 if disk.uuid in view:
-                    # Where the record says that the other side is behind, this one counts even if it is marked as outdated.
-                    chosen = mirrors.Names(disk, self._source.uuid)
-                    self._Judge(disk, view[disk.uuid], chosen, Unit(self._caller).LogInfo)
+                    self._Judge(disk, view[disk.uuid], False, Unit(self._caller).LogInfo)
         finally:
             self._TakeDown(idle)
 
-    def _SetUpAndJudge(self, disks: Sequence[objects.Disk], excused: bool, feedback: Callable[[str], None]) -> None:
+    def _SetUpAndJudge(self, disks: Sequence[objects.Disk], older: bool, feedback: Callable[[str], None]) -> None:
         try:
             for disk in disks:
                 if trouble := self._SetUp(disk).fail_msg:
@@ -115,14 +122,15 @@ class Copies:
             if view is None:
                 raise self._Silent()
             for disk in disks:
-                self._Judge(disk, view.get(disk.uuid), excused, feedback)
+                self._Judge(disk, view.get(disk.uuid), older, feedback)
         finally:
             self._TakeDown(disks)
 
     def _SetUp(self, disk: objects.Disk) -> RpcResult:
-        """Activate a disk without opening it."""
+        """Activate a disk without opening it; an older copy gets no link, or the other side would fill it if it is there."""
         instance = self._instance
-        return self._caller.rpc.call_blockdev_assemble(self._node_uuid, (disk, instance), instance, False, 0)
+        sent = disk_params.MirrorOf(disk).Unconnected(disk) if mirrors.Names(disk, self._node_uuid) else disk
+        return self._caller.rpc.call_blockdev_assemble(self._node_uuid, (sent, instance), instance, False, 0)
 
     def _Down(self, disk: objects.Disk, node_uuid: str) -> RpcResult:
         return self._caller.rpc.call_blockdev_shutdown(node_uuid, (disk, self._instance))
@@ -143,13 +151,19 @@ class Copies:
         return mirrors.Look(self._caller, self._instance, disks, [self._node_uuid])[self._node_uuid]
 
     def _Judge(
-        self, disk: objects.Disk, state: dict[str, Any] | None, excused: bool, feedback: Callable[[str], None]
+        self, disk: objects.Disk, state: dict[str, Any] | None, older: bool, feedback: Callable[[str], None]
     ) -> None:
         if state is None or state.get("stranger") or state.get("incomplete"):
             raise self._Lacking(disk, state)
-        if state.get("disk") != mirrors.OUTDATED:
+        self._JudgeAge(disk, state, older, feedback)
+
+    def _JudgeAge(
+        self, disk: objects.Disk, state: dict[str, Any] | None, older: bool, feedback: Callable[[str], None]
+    ) -> None:
+        # What the record says counts even if it is marked as outdated.
+        if state is None or state.get("disk") != mirrors.OUTDATED or self._IsNewest(disk):
             return
-        if not excused:
+        if not older:
             raise errors.OpExecError(
                 f"Disk {disk.iv_name} of instance {self._instance.name} is {mirrors.OUTDATED} on {self._ROLE} {self._node}: the other"
                 f" side, on node {self._source.name}, has newer data",
@@ -170,7 +184,7 @@ class Copies:
         diskless = disk_state == _DISKLESS
         why = ", its storage failed or is missing" if diskless else ", which does not have all of its data"
         hint = self._Renew() if diskless else self._Fill()
-        if mirrors.Names(disk, self._source.uuid):
+        if self._IsNewest(disk):
             hint = self._WhenNewer()
         return errors.OpExecError(
             f"Disk {disk.iv_name} of instance {name} is {disk_state} {where}{why}: {effect}",
@@ -263,8 +277,10 @@ class ChosenCopies(KeptCopies):
 class OlderCopies(ChosenCopies):
     """Those of the primary node, when an administrator says that the newer ones on the secondary node are lost for good."""
 
-    def TakeDownAndCheck(self) -> None:
+    def TakeDownAndCheck(self, ignore_size: bool) -> None:
         """Take the mirrors down on both nodes, and check that the primary one has complete data of them, outdated or not.
+
+        ``ignore_size``: their recorded size may be wrong.
 
         They are looked at without a link: what is left of the newer copy would overwrite the older one as soon as they are
         connected, and may fail before it has filled them.  Raises OpExecError.
@@ -280,4 +296,6 @@ class OlderCopies(ChosenCopies):
                         hint=f"{_LOOK_AT_NODE}; if that node is off, use 'gnt-node modify --offline yes {result.node_name}'",
                     )
         alone = [disk_params.MirrorOf(disk).Unconnected(disk) for disk in disks]
+        if ignore_size:
+            alone = [disk.Replace(size=0) for disk in alone]
         self._SetUpAndJudge(alone, True, Unit(self._caller).LogInfo)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors
+from ganeti import errors, runtime
 from ganeti.cmdlib.base import LogicalUnit, Tasklet
 from ganeti.cmdlib.common import Briefly
 from ganeti.params import disk as disk_params
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Caller = LogicalUnit | Tasklet
 
 HERE, THERE = "here", "there"
+# Seconds between looks at two sides that change at the moment.
+_AGREE_PAUSE = 2.0
 # What DRBD calls data that it knows to be older than the other side's.
 OUTDATED = "Outdated"
 
@@ -143,7 +145,7 @@ def Describe(snapshot: objects.Snapshot, disks: Iterable[objects.Disk]) -> str:
 
 def HintToFill(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str) -> str:
     """Return how the copies on a node, which the record names, are filled from the other one."""
-    other = snapshot.nodes[_OtherNode(snapshot, instance, node_uuid)]
+    other = snapshot.nodes[OtherNode(snapshot, instance, node_uuid)]
     back = f"when node {other.name} is back ('gnt-node modify --offline no {other.name}'), " if other.offline else ""
     return (
         f"{back}use 'gnt-instance activate-disks --wait-for-sync {instance.name}', then wait some seconds and try again"
@@ -152,14 +154,15 @@ def HintToFill(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid
 
 def HintIfLost(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str) -> str:
     """Return how the copies on a node, which the record names, are used if the other, newer ones are lost."""
-    other = snapshot.NodeName(_OtherNode(snapshot, instance, node_uuid))
+    other = snapshot.NodeName(OtherNode(snapshot, instance, node_uuid))
     command = f"'gnt-instance failover --ignore-consistency {instance.name}'"
     if node_uuid == instance.primary_node:
         command = f"'gnt-instance activate-disks --behind {other} --ignore-consistency {instance.name}'"
     return f"if the copy on node {other} is lost for good, {command} uses the older one on node {snapshot.NodeName(node_uuid)}"
 
 
-def _OtherNode(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str) -> str:
+def OtherNode(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str) -> str:
+    """Return the other one of the two nodes that have the copies of an instance."""
     return next(uuid for uuid in snapshot.AllNodes(instance) if uuid != node_uuid)
 
 
@@ -206,6 +209,51 @@ def CheckViews(caller: Caller, instance: objects.Instance, nodes: Sequence[str],
             f"Instance {instance.name} {what}: {', '.join(problems)}",
             hint=f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}' and try again",
         )
+
+
+def CheckAgreement(
+    caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk], keeps: str, gives: str
+) -> None:
+    """Raise OpExecError if the side to be replaced, on node ``gives``, contradicts the other one: it may have what that lacks.
+
+    It is replaced because something is wrong with it, so it need not be set up, complete, or on a node that answers.
+    """
+    for last in (False, False, True):
+        problems = _Contradictions(caller, instance, disks, keeps, gives)
+        if not problems:
+            return
+        if not last:
+            # The two were not asked at the same moment.
+            runtime.Sleep(_AGREE_PAUSE)
+    raise errors.OpExecError(
+        f"The sides of instance {instance.name} contradict each other, so none is replaced: {', '.join(problems)}",
+        hint=f"use 'gnt-instance activate-disks {instance.name}' and try again; 'gnt-cluster verify' names what is wrong with"
+        " them",
+    )
+
+
+def _Contradictions(
+    caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk], keeps: str, gives: str
+) -> list[str]:
+    views = [LookBriefly(caller, instance, disks, uuid) or {} for uuid in (keeps, gives)]
+    names = [caller.snapshot.NodeName(uuid) for uuid in (keeps, gives)]
+    problems = []
+    for disk in disks:
+        here, there = (view.get(disk.uuid) for view in views)
+        if here is None or there is None or here.get("stranger") or there.get("stranger"):
+            continue
+        for uuid, state, name in ((keeps, here, names[0]), (gives, there, names[1])):
+            if state["primary"] and uuid != instance.primary_node:
+                problems.append(f"{disk.iv_name} is open on node {name}, which is not the primary one")
+        if here["connected"] and there["connected"] and not _SayTheSame(here, there):
+            problems.append(
+                f"{disk.iv_name} is {DescribeState(here)} on node {names[0]} and {DescribeState(there)} on node {names[1]}"
+            )
+    return problems
+
+
+def _SayTheSame(one: dict[str, Any], two: dict[str, Any]) -> bool:
+    return bool(one["local_uptodate"] == two["peer_uptodate"] and one["peer_uptodate"] == two["local_uptodate"])
 
 
 def DescribeState(state: dict[str, Any] | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ganeti import constants, errors, locking, objects, opcodes, runtime
+from ganeti.cmdlib import lvmchecks
 from ganeti.cmdlib.allocation.placement import Placement
 from ganeti.cmdlib.allocation.requests import Relocate
 from ganeti.cmdlib.base import Feedback, Filled
@@ -213,7 +214,9 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
             )
         if new.uuid == self._secondary:
             raise errors.OpPrereqError(
-                f"The specified node {new.name} is already the secondary node of the instance", errors.ECODE_INVAL
+                f"The specified node {new.name} is already the secondary node of the instance",
+                errors.ECODE_INVAL,
+                hint=f"if its copy was being made, 'gnt-instance activate-disks --wait-for-sync {self.instance.name}' fills it",
             )
         CheckNodeOnline(snapshot.nodes[self._primary])
         CheckTarget(new)
@@ -316,7 +319,10 @@ class _Replacement:
             result.Raise(f"Error checking node {result.node_name}")
             missing = sorted(wanted - set(result.payload))
             if missing:
-                raise errors.OpExecError(f"Volume group '{', '.join(missing)}' not found on node {result.node_name}")
+                raise errors.OpExecError(
+                    f"Volume group '{', '.join(missing)}' not found on node {result.node_name}",
+                    hint=lvmchecks.HowToMake(missing[0]),
+                )
 
     def _CheckExists(self, nodes: Sequence[str], disks: Iterable[objects.Disk]) -> None:
         for disk in disks:
@@ -409,6 +415,7 @@ class NewStorage(_Replacement):
                     f" {self._instance.name}",
                     hint=f"use 'gnt-instance activate-disks --wait-for-sync {self._instance.name}' and try again",
                 )
+        mirrors.CheckAgreement(lu, self._instance, self._worked_on, self._other, self._target)
         self._Step(3, "Allocate new storage")
         pairs = self._Allocate()
         self._Step(4, "Changing drbd configuration")
@@ -539,6 +546,7 @@ class NewSecondary(_Replacement):
         self._CheckVolumeGroups([self._primary, self._new], self._worked_on)
         self._Step(2, "Check peer consistency")
         self._CheckPrimaryDisks()
+        mirrors.CheckAgreement(lu, self._instance, self._worked_on, self._primary, self._old_node)
         self._Step(3, "Allocate new storage")
         made: list[tuple[str, objects.Disk]] = []
         try:
@@ -564,7 +572,8 @@ class NewSecondary(_Replacement):
             if not status or status["ldisk_status"] != constants.LDS_OKAY:
                 raise errors.OpExecError(
                     f"Node {self._Name(self._primary)} has degraded storage ({disk.iv_name}), unsafe to replace the"
-                    f" secondary of instance {self._instance.name}"
+                    f" secondary of instance {self._instance.name}",
+                    hint=f"use 'gnt-instance activate-disks --wait-for-sync {self._instance.name}' and try again",
                 )
 
     def _MakeMirrors(self, made: list[tuple[str, objects.Disk]]) -> list[objects.Disk]:

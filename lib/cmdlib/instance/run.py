@@ -467,7 +467,7 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
             disks = mirrors.Mirrors(self.snapshot.InstanceDisks(instance))
             sides = instance.primary_node, self._behind.uuid
             if going_back:
-                OlderCopies(self, instance, *sides).TakeDownAndCheck()
+                OlderCopies(self, instance, *sides).TakeDownAndCheck(self.op.ignore_size)
             else:
                 # It is for a split brain, in which neither side may be able to speak for itself.
                 ChosenCopies(self, instance, *sides).CheckKnown()

@@ -375,27 +375,31 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
                 f"Node {node.name} is the primary node of {len(primary)} instance(s): {self._Names(list(primary))}",
                 hint=hint,
             )
-        self._TellBehind(node, primary)
-        if secondary:
+        needed = self._TellBehind(node, [*primary, *secondary])
+        replaceable = [uuid for uuid in secondary if uuid not in needed]
+        if replaceable:
             self.LogWarning(
-                f"Node {node.name} holds the second copy of {len(secondary)} instance(s):"
-                f" {self._Names(list(secondary))}",
+                f"Node {node.name} holds the second copy of {len(replaceable)} instance(s): {self._Names(replaceable)}",
                 hint="'gnt-instance replace-disks -n NODE INSTANCE' makes a new copy on another node",
             )
 
-    def _TellBehind(self, node: objects.Node, primary: Iterable[str]) -> None:
-        """Report the instances of which the node alone has the newest data."""
-        for uuid in primary:
+    def _TellBehind(self, node: objects.Node, instances: Iterable[str]) -> list[str]:
+        """Report the instances of which the node alone has the newest data, and return them."""
+        needed = []
+        for uuid in instances:
             instance = self.snapshot.instances[uuid]
             disks = self.snapshot.InstanceDisks(instance)
             behind = [dev for dev in disks if dev.behind is not None and not mirrors.Names(dev, node.uuid)]
             if behind:
+                needed.append(uuid)
                 self.LogWarning(
                     f"Instance {instance.name}: {mirrors.Describe(self.snapshot, behind)}; what was written after that is on"
-                    f" {node.name} alone, and a failover is refused",
-                    hint=f"if the node is lost for good, 'gnt-instance failover --ignore-consistency {instance.name}'"
-                    " continues without these writes",
+                    f" {node.name} alone, and is used again when that node is back",
+                    hint=mirrors.HintIfLost(
+                        self.snapshot, instance, mirrors.OtherNode(self.snapshot, instance, node.uuid)
+                    ),
                 )
+        return needed
 
     def _IsMirrored(self, uuid: str) -> bool:
         return self.snapshot.DiskTemplate(self.snapshot.instances[uuid]) in disk.Mirrored()

@@ -295,7 +295,7 @@ class TLMigrateInstance(Settler):
         # Disks of a guest that runs are in use whatever is recorded of them.
         if self._instance.disks_active or situation.IsHere(self.source_uuid):
             self._feedback("* checking disk consistency between source and target")
-            copies.CheckActive(excused, self._feedback)
+            copies.CheckActive(excused, self._ignore_consistency, self._feedback)
         elif self.mirror == disk_params.INTERNAL:
             self._feedback(f"* checking the disks on {self._Name(node_uuid)}")
             copies.CheckIdle(self._ignore_consistency, self._feedback)

@@ -228,6 +228,54 @@ def test_a_secondary_that_fails_leaves_nothing(three: Master, command: str) -> N
     assert three.cfg.Snapshot().instances == {}
 
 
+@pytest.mark.parametrize("mode", ["replace_on_primary", "replace_on_secondary", "replace_new_secondary"])
+@pytest.mark.parametrize("what", ["data", "open"])
+def test_sides_that_contradict_each_other_are_not_replaced(three: Master, mode: str, what: str) -> None:
+    """The one that goes may have what the other one lacks."""
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    device = mirrors.machines[1].devices[min(mirrors.machines[1].devices)]
+    if what == "data":
+        device.peer_disk = "Inconsistent"
+    else:
+        device.role = "Primary"
+    mirrors.links.Publish()
+    before = mirrors.Volumes()
+    values = {"remote_node": "node3"} if mode == "replace_new_secondary" else {}
+    replace = opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode=mode, **values)
+    with pytest.raises(errors.OpExecError, match="contradict each other, so none is replaced: disk/0 is ") as caught:
+        three.Run(replace)
+    said = {
+        "data": "without a complete other side on node node2.example.org",
+        "open": "is open on node node2.example.org, which is not the primary one",
+    }
+    assert said[what] in str(caught.value)
+    assert f"'gnt-instance activate-disks {WEB}'" in str(caught.value.hint)
+    assert mirrors.Volumes() == before
+    device.peer_disk, device.role = "UpToDate", "Secondary"
+    mirrors.links.Publish()
+    three.Run(replace)
+
+
+def test_sides_that_changed_between_two_looks_are_looked_at_again(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    device = mirrors.machines[1].devices[min(mirrors.machines[1].devices)]
+    device.peer_disk = "Inconsistent"
+    mirrors.links.Publish()
+    looks: list[str] = []
+
+    def before(name: str, args: Any) -> None:
+        looks.append(name)
+        if looks.count("drbd_views") == 2:
+            device.peer_disk = "UpToDate"
+            mirrors.links.Publish()
+
+    three[1].before = before
+    three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary"))
+    assert mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+
+
 def test_a_primary_whose_data_is_incomplete_is_not_chosen(three: Master) -> None:
     """Its disk was exchanged, and the link broke while it was being filled."""
     mirrors = Mirrors(three)

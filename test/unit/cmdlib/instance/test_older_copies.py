@@ -35,8 +35,12 @@ class Stranded(Served):
             self.master[1].Stop()
             self._Mark(offline=how == "offline")
 
-    def Accept(self, accept: bool = True) -> None:
-        self.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, behind="node2", ignore_consistency=accept))
+    def Accept(self, accept: bool = True, ignore_size: bool = False) -> None:
+        self.master.Run(
+            opcodes.OpInstanceActivateDisks(
+                instance_name=WEB, behind="node2", ignore_consistency=accept, ignore_size=ignore_size
+            )
+        )
 
     def Refused(self) -> tuple[str, str]:
         """Return why the older copies are not used, and what to do; nothing has changed by it."""
@@ -81,6 +85,20 @@ def test_a_newer_copy_that_comes_back_after_all_gives_up_what_it_has(three: Mast
     stranded.Accept()
     stranded.Return()
     three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    assert stranded.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+    stranded.Settle()
+    assert stranded.Behind() == [None, None]
+
+
+def test_a_newer_copy_whose_disk_comes_back_on_a_link_gives_up_what_it_has(three: Master) -> None:
+    """The kernel attaches nothing to a link beside which both sides have something of their own."""
+    stranded = Stranded(three)
+    away = dict(three[1].lvm.lvs)
+    stranded.LoseNewer("disk")
+    stranded.Accept()
+    assert stranded.mirrors.States()[1] == [("Connected", "Secondary", "Diskless")] * 2
+    three[1].lvm.lvs.update(away)
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
     assert stranded.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
     stranded.Settle()
     assert stranded.Behind() == [None, None]
@@ -203,6 +221,56 @@ def test_verify_says_when_the_newer_copy_is_gone_too(three: Master) -> None:
     assert f"the newer one, on node {SECOND}, has no complete data; if its disk can be read again" in found[0]
 
 
+def test_an_older_copy_that_is_looked_at_is_not_filled(three: Master) -> None:
+    """The node of the newer one is marked offline, and is not off: its disk may fail before all has been copied."""
+    served = Served(three)
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    links = served.mirrors.links
+    links.Cut()
+    served.Settle()
+    assert served.Behind() == [FIRST] * 2
+    served.mirrors.machines[0].LosePower()
+    links.hold = True
+    links.Heal()
+    served._Mark(offline=True)
+    seen: list[str] = []
+    three[0].before = lambda name, args: seen.extend(link for link, _, _ in served.mirrors.States()[0])
+    op = opcodes.OpInstanceFailover(instance_name=WEB, ignore_consistency=True)
+    three.Run(op)
+    assert "SyncTarget" not in seen and "StandAlone" in seen
+    assert {(role, disk) for _, role, disk in served.mirrors.States()[0]} == {("Primary", "UpToDate")}
+
+
+def test_whoever_may_lose_the_newer_copy_is_told_before(three: Master) -> None:
+    """The instance is stopped, so that nothing fills the older one; then the other node is said to be off."""
+    Stranded(three)
+    three.Run(opcodes.OpClusterVerifyGroup(group_name="default"))
+    found = [text for text in three.last.messages if "disk/0 on node" in text and "behind since" in text]
+    assert len(found) == 1 and ACCEPT in found[0] and f"failover {WEB}" in found[0]
+    three.Run(opcodes.OpNodeSetParams(node_name=SECOND, offline=True))
+    told = "\n".join(three.last.messages)
+    assert f"the copy of disk/0 on node {FIRST} has been behind since" in told and ACCEPT in told
+    assert "replace-disks -n" not in told, "which would be refused"
+
+
+def test_an_outdated_copy_without_a_record_is_used_only_when_somebody_accepts_it(three: Master) -> None:
+    """Somebody took the link down by hand, the guest went on alone, and its node is lost."""
+    served = Served(three)
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    for device in served.mirrors.machines[0].devices.values():
+        device.disk = device.known.state = "Outdated"
+    served.mirrors.links.Cut()
+    served.mirrors.machines[1].LosePower()
+    three[1].Stop()
+    served._Mark(offline=True)
+    with pytest.raises(errors.OpExecError, match=f"is Outdated on target node {FIRST}: the other side") as caught:
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert f"'gnt-instance failover --ignore-consistency {WEB}'" in str(caught.value.hint)
+    assert served.Behind() == [None, None]
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB, ignore_consistency=True))
+    assert {(role, disk) for _, role, disk in served.mirrors.States()[0]} == {("Primary", "UpToDate")}
+
+
 # --- when it is not ---------------------------------------------------------------------------------------------------
 
 
@@ -254,6 +322,17 @@ def test_a_node_that_does_not_answer_may_have_the_guest(three: Master) -> None:
     assert f"'gnt-node modify --offline yes {SECOND}'" in error
     stranded._Mark(offline=True)
     stranded.Accept()
+
+
+def test_a_disk_that_is_smaller_than_recorded_can_be_looked_at(three: Master) -> None:
+    stranded = Stranded(three)
+    stranded.LoseNewer("offline")
+    disks = three.snapshot.InstanceDisks(three.Instance(WEB))
+    three.cfg.UpdateMany([disk.Replace(size=disk.size + 64) for disk in disks], "")
+    error, _ = stranded.Refused()
+    assert f"Disk disk/0 of instance {WEB} cannot be set up on primary node {FIRST}" in error and "Low.dev." in error
+    stranded.Accept(ignore_size=True)
+    assert stranded.mirrors.States()[0] == ALONE
 
 
 @pytest.mark.parametrize("state", ["Diskless", "Inconsistent"])

@@ -173,8 +173,9 @@ def test_offline_instances_are_not_touched(master: Master) -> None:
     _Stop(master)
     master.cfg.MarkInstanceOffline(master.Instance(WEB).uuid)
     for op in (opcodes.OpInstanceStartup(instance_name=WEB), opcodes.OpInstanceShutdown(instance_name=WEB)):
-        with pytest.raises(errors.OpPrereqError, match="is marked to be offline, it must be up or down"):
+        with pytest.raises(errors.OpPrereqError, match="is marked to be offline, it must be up or down") as caught:
             master.Run(op)
+        assert caught.value.hint == f"use 'gnt-instance modify --online {WEB}' first"
     master.Run(opcodes.OpInstanceShutdown(instance_name=WEB, force=True))
     assert master.Instance(WEB).admin_state == "offline"
 

@@ -99,6 +99,18 @@ def test_what_the_failed_disk_of_the_primary_has_is_never_opened_alone(three: Ma
     assert served.Behind() == [None, None], "the first side was filled"
 
 
+def test_a_served_guest_whose_link_breaks_fails_over_without_accepting_a_loss(three: Master) -> None:
+    """All it has written is on the other node, and recorded to be there."""
+    served = Served(three)
+    served.FailDisks(0)
+    served.Settle()
+    served.mirrors.links.Cut()
+    served.FailOver()
+    assert served.Behind() == [FIRST] * 2
+    assert WEB in three[1].guests and WEB not in three[0].guests
+    assert {(role, disk) for _, role, disk in served.mirrors.States()[1]} == {("Primary", "UpToDate")}
+
+
 def test_a_served_guest_starts_while_the_other_node_is_there(three: Master) -> None:
     served = Served(three)
     served.FailDisks(0)
