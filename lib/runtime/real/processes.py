@@ -23,6 +23,8 @@ ProcessId = os.getpid
 
 # After a program has ended: how long to wait for output of children that it left behind with its streams.
 _DRAIN_SECONDS = 0.5
+# How long a program that was killed is waited for.
+_DEATH_SECONDS = 5.0
 
 _CHUNK = 65536
 
@@ -55,6 +57,9 @@ class _Run:
         self.process = process
         self.truncated = False
         self.timed_out = False
+        self._killed = False
+        # It was killed and does not end.
+        self.stuck = False
         self._timeout = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._stdin = memoryview(stdin or b"")
@@ -117,9 +122,13 @@ class _Run:
             self.timed_out = True
             self._Signal(signal_module.SIGTERM)
             self._deadline = time.monotonic() + KILL_DELAY
-        else:
+        elif not self._killed:
+            self._killed = True
             self._Signal(signal_module.SIGKILL)
-            self._deadline = None
+            self._deadline = time.monotonic() + _DEATH_SECONDS
+        else:
+            # The kernel works for it and does not let it end, as with a disk that does not answer.
+            self.stuck = True
 
     def _Signal(self, number: int) -> None:
         # Not collected yet, so the number is still this program's own group.
@@ -164,6 +173,8 @@ class _Run:
                     break
             elif self._deadline is not None and now >= self._deadline:
                 self._Expire()
+                if self.stuck:
+                    break
         self._Collect()
 
     def _Ended(self) -> bool:
@@ -191,7 +202,10 @@ class _Run:
     def _Collect(self) -> None:
         if self.timed_out:
             self._Signal(signal_module.SIGKILL)  # what its group left behind
-        self.process.wait()
+        if self.stuck:
+            _Adopt(self.process)
+        else:
+            self.process.wait()
 
 
 def RunCmd(
@@ -205,6 +219,7 @@ def RunCmd(
     pass_fds: Sequence[int] = (),
 ) -> RunResult:
     words = CheckArgv(argv)
+    _Reap()
     log: IO[bytes] | None = None
     try:
         if output_path is not None:
@@ -242,6 +257,9 @@ def RunCmd(
         with _running_lock:
             _running.discard(run)
     code = process.returncode
+    if code is None:
+        cause = f"did not end within {timeout:g} seconds, and cannot be ended: the kernel works for it"
+        return RunResult(words, None, None, timeout=timeout, cause=cause)
     return RunResult(
         words,
         code if code >= 0 else None,
@@ -257,6 +275,12 @@ def KillPrograms() -> None:
     with _running_lock:
         for run in _running:
             run._Signal(signal_module.SIGKILL)
+
+
+def _Adopt(process: subprocess.Popen[bytes]) -> None:
+    """Collect a program that nobody waits for when it has ended."""
+    with _children_lock:
+        _children[process.pid] = process
 
 
 def _Reap() -> None:
@@ -298,8 +322,7 @@ def StartProcess(
     finally:
         if log is not None:
             log.close()
-    with _children_lock:
-        _children[process.pid] = process
+    _Adopt(process)
     return process.pid
 
 

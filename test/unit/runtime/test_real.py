@@ -253,6 +253,38 @@ def test_a_child_that_ignores_the_end_of_its_parent_is_killed_too(tmp_path: path
     assert runtime.WaitProcess(int(pid_file.read_text()), 20)
 
 
+def test_a_program_that_cannot_be_killed_is_left_behind(tmp_path: pathlib.Path) -> None:
+    """As one that waits in the kernel for a disk; this one is held by a tracer when it is about to end."""
+    pid_file = tmp_path / "pid"
+    tracer = _Python(
+        """
+        import ctypes, pathlib, sys, time
+        path = pathlib.Path(sys.argv[1])
+        while not (path.exists() and path.read_text().endswith("\\n")):
+            time.sleep(0.01)
+        ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+        ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+        seize, stops_at_its_end = 0x4206, 0x40
+        print(ptrace(seize, int(path.read_text()), None, stops_at_its_end), flush=True)
+        sys.stdin.read()
+        """,
+        str(pid_file),
+    )
+    assert tracer.stdin is not None and tracer.stdout is not None
+    began = time.monotonic()
+    result = runtime.RunCmd(["sh", "-c", f"echo $$ > {pid_file}; exec sleep 300"], timeout=2)
+    took = time.monotonic() - began
+    assert tracer.stdout.readline() == "0\n"
+    pid = int(pid_file.read_text())
+    assert runtime.ProcessAlive(pid)
+    tracer.communicate("", timeout=20)
+    assert result.failed and result.exit_code is None and took < 40
+    assert "did not end within 2 seconds, and cannot be ended: the kernel works for it" in result.fail_reason
+    assert runtime.WaitProcess(pid, 20)
+    runtime.RunCmd(["true"])
+    assert not os.path.exists(f"/proc/{pid}"), "it has been collected"
+
+
 def test_a_program_inherits_nothing_but_its_streams(tmp_path: pathlib.Path) -> None:
     with open(tmp_path / "secret", "w") as stream:
         os.set_inheritable(stream.fileno(), True)
