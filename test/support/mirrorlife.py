@@ -392,6 +392,27 @@ def _GoneBack(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     one.Do(one.Assemble("counts", primary=True))
 
 
+def _LostWhileDetaching(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
+    """The volumes of the open side are to be exchanged, and the other node dies: the call ends, and nothing is lost."""
+    one.StartWriter()
+    two.Do(("drbd_follow", [[two.Disk("behind")]]))
+    one.Do(("drbd_follow", [[one.Disk("ahead")]]))
+    pair.Cut()
+    disk = one.Disk("ahead")
+    assert "its local storage cannot be detached" in one.Fail("blockdev_removechildren", [disk, disk["children"]])
+    assert one.Wait(frozen=True).disk == "UpToDate"
+    pair.Heal()
+    # The kernel carries out what it was told before, now that the other side serves the device.
+    one.Wait(connected=True, frozen=False, peer_disk="UpToDate")
+    one.WaitForWrites(len(one.Acknowledged()))
+    one.Do(one.Assemble("ahead"))
+    two.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate")
+    for side in (one, two):
+        side.Do(("drbd_follow", [[side.Disk("counts")]]))
+    one.StopWriter()
+    one.CheckWrites(one.Acknowledged())
+
+
 def _LostAlone(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     """The disk of a side fails when it has all the newest data, and can be read again: it waits meanwhile, and goes on alone."""
     one.StartWriter()
@@ -550,6 +571,7 @@ _CHAPTERS: tuple[Callable[[MirrorPair, MirrorSide, MirrorSide], None], ...] = (
     _CutAndHealed,
     _Served,
     _GoneBack,
+    _LostWhileDetaching,
     _LostAlone,
     _OutdatedBesideNoDisk,
     _LeftBehind,

@@ -307,16 +307,22 @@ def RecordBehind(
 def GiveUpOwn(caller: LogicalUnit, instance: objects.Instance, disk: objects.Disk) -> objects.Disk:
     """Record that the side of the primary node, which is in use, is behind, before it is detached from its volumes.
 
-    Only the primary node knows whether the other side has all that is written; raises OpExecError unless it says so.
+    Only the primary node knows whether the other side has all that is written; raises OpExecError unless it says so.  That
+    it does may be some seconds old, in which the other node can have died: that one must answer, too.
     """
     primary = instance.primary_node
-    state = (Look(caller, instance, [disk], [primary])[primary] or {}).get(disk.uuid)
-    if not (state and state["connected"] and state["peer_uptodate"]):
-        raise errors.OpExecError(
-            f"The copy of {disk.iv_name} of instance {instance.name} on its primary node {caller.snapshot.NodeName(primary)}"
-            f" is not given up: there it is {DescribeState(state)}",
-            hint=f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}' and try again",
-        )
+    views = Look(caller, instance, [disk], [primary, OtherNode(caller.snapshot, instance, primary)])
+    for uuid, view in views.items():
+        state = (view or {}).get(disk.uuid)
+        good = "peer_uptodate" if uuid == primary else "local_uptodate"
+        if not (state and state["connected"] and state[good]):
+            name = caller.snapshot.NodeName(uuid)
+            why = f"node {name} does not answer" if view is None else f"on node {name} it is {DescribeState(state)}"
+            raise errors.OpExecError(
+                f"The copy of {disk.iv_name} of instance {instance.name} on its primary node"
+                f" {caller.snapshot.NodeName(primary)} is not given up: {why}",
+                hint=f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}' and try again",
+            )
     (changed,) = RecordBehind(caller, instance, [disk], primary)
     return changed
 

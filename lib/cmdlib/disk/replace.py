@@ -419,15 +419,16 @@ class NewStorage(_Replacement):
         self._Step(3, "Allocate new storage")
         pairs = self._Allocate()
         self._Step(4, "Changing drbd configuration")
-        while pairs:
-            disk, volumes = pairs[0]
+        for position, (disk, volumes) in enumerate(pairs):
+            unused = pairs[position:]
             try:
                 disk = self._GivenUp(disk)
+                self._Detach(disk)
+                unused = pairs[position + 1 :]
+                self._Exchange(disk, volumes)
             except errors.GenericError:
-                Undo(lu, [(self._target, volume) for _, made in pairs for volume in made], self._instance)
+                Undo(lu, [(self._target, volume) for _, made in unused for volume in made], self._instance)
                 raise
-            self._Exchange(disk, volumes)
-            pairs.pop(0)
         self._Finish()
         now = [lu.snapshot.disks[disk.uuid] for disk in self._worked_on]
         behind = mirrors.BehindOn(now, self._target)
@@ -465,12 +466,17 @@ class NewStorage(_Replacement):
             raise
         return pairs
 
-    def _Exchange(self, disk: objects.Disk, volumes: Sequence[objects.Disk]) -> None:
-        lu, instance, target = self._lu, self._instance, self._target
-        argument = (disk, instance)
+    def _Detach(self, disk: objects.Disk) -> None:
+        lu, instance = self._lu, self._instance
         lu.LogInfo(f"Detaching {disk.iv_name} from local storage")
-        result = lu.rpc.call_blockdev_removechildren(target, argument, (disk.children, instance))
-        result.Raise(f"Can't detach drbd from local storage on node {self._Name(target)} for device {disk.iv_name}")
+        result = lu.rpc.call_blockdev_removechildren(self._target, (disk, instance), (disk.children, instance))
+        result.Raise(
+            f"Can't detach drbd from local storage on node {self._Name(self._target)} for device {disk.iv_name}"
+        )
+
+    def _Exchange(self, disk: objects.Disk, volumes: Sequence[objects.Disk]) -> None:
+        """Give a mirror that was detached its new volumes, under the names of the old ones."""
+        lu, instance, target = self._lu, self._instance, self._target
         suffix = f"{REPLACED}{int(runtime.Time())}"
         # Volumes that are lost are why this is done, often.
         present = [old for old in disk.children if self._Exists(old)]
@@ -484,7 +490,7 @@ class NewStorage(_Replacement):
             Undo(lu, [(target, volume) for volume in volumes], instance)
             raise
         lu.LogInfo(f"Adding new mirror component on {self._Name(target)}")
-        result = lu.rpc.call_blockdev_addchildren(target, argument, (disk.children, instance))
+        result = lu.rpc.call_blockdev_addchildren(target, (disk, instance), (disk.children, instance))
         if result.fail_msg:
             self._CheckAdded(disk, result.fail_msg, aside)
         self._old += aside

@@ -9,19 +9,18 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
-from ganeti import constants, errors, objects, runtime
+from ganeti import constants, errors, objects
 from ganeti.storage import waiting
-from ganeti.storage.base import BLOCK_BYTES, BlockDev, BuildWipe, DeviceStatus, Mirror, MirrorState
+from ganeti.storage.base import BLOCK_BYTES, BlockDev, DeviceStatus, Mirror, MirrorState
+from ganeti.storage.drivers import drbdmeta
 from ganeti.storage.utilities import drbdtools
 from ganeti.storage.utilities.drbdtools import Address, Config, Minor
 
-# Metadata: MiB that are cleared, and the limits of its volume.
-_META_CLEARED, _META_LEAST, _META_MOST = 128, 128, 1024
-_CLEAR_SECONDS = 600.0
-
 _HANDSHAKE_SECONDS = 30.0
 _DISCONNECT_SECONDS = 60.0
+_DETACH_SECONDS = 20.0
 # Until an open side without a disk is connected with the one that served it, if that is there.
 _REJOIN_SECONDS = 15.0
 # Until both sides have told each other how their disks are, after the handshake.
@@ -105,7 +104,7 @@ class Drbd(Mirror):
             raise errors.BlockDeviceError(f"{self}: its data and metadata volumes must exist before it is created")
         if data.Dimensions()[0] < size * BLOCK_BYTES:
             raise errors.BlockDeviceError(f"{self}: its data volume is smaller than {size} MiB")
-        self._MakeMeta(meta, self._Minor())
+        drbdmeta.Make(str(self), meta, self._Minor())
 
     def Assemble(self) -> None:
         with self.Obeying():
@@ -243,7 +242,7 @@ class Drbd(Mirror):
         with self.Obeying():
             self._CheckDiskless()
             # The program does not touch the metadata of a number that is configured.
-            self._MakeMeta(children[1], self._UnusedMinor())
+            drbdmeta.Make(str(self), children[1], drbdtools.UnusedMinor())
             self._AttachDisk()
         self.Attach()
 
@@ -262,9 +261,31 @@ class Drbd(Mirror):
                     f"{self}: the volumes to detach ({', '.join(named)}) are not those it has"
                     f" ({config.data if config else 'none'}, {config.meta if config else 'none'})"
                 )
-            self._Do("detach", "its local storage cannot be detached")
+            self._Detach()
         self.children = []
         self.Attach()
+
+    def _Detach(self) -> None:
+        """Take the volumes away; those of an open side only while the other one serves it.
+
+        The kernel waits for the requests of an open device first.  Once the link is lost these wait for the other side, and
+        so does every other command for the device.
+        """
+        state = self._Fresh()
+        trouble = "its local storage cannot be detached"
+        if state.primary and not (state.agreed and state.peer_disk == drbdtools.UPTODATE):
+            raise errors.BlockDeviceError(
+                f"{self}: {trouble}: the other side, which would serve the guest, is {state.peer_disk}, {state.connection}"
+            )
+        try:
+            self._Do("detach", trouble, seconds=_DETACH_SECONDS)
+        except errors.BlockDeviceError as err:
+            if not self._Fresh().frozen:
+                raise
+            raise errors.BlockDeviceError(
+                f"{err}; the link was lost meanwhile, and the device obeys no command until it is back. Bring the other node"
+                " back, or restart this one"
+            ) from err
 
     def PauseResumeSync(self, pause: bool) -> None:
         self._Path()
@@ -577,29 +598,6 @@ class Drbd(Mirror):
                 " restore the instance from a backup, or connect the node that has complete data"
             )
 
-    # --- metadata -----------------------------------------------------------------------------------------------------
-
-    def _MakeMeta(self, meta: BlockDev, number: int) -> None:
-        """Clear a volume and write metadata for this device, which knows of no data yet."""
-        mib = meta.Dimensions()[0] / BLOCK_BYTES
-        if not _META_LEAST <= mib <= _META_MOST:
-            raise errors.BlockDeviceError(
-                f"{self}: its metadata volume {meta} has {mib:g} MiB; it must have {_META_LEAST} to {_META_MOST} MiB"
-            )
-        path = meta._Path()
-        for config in drbdtools.Configs().values():
-            if path in (config.data, config.meta):
-                raise errors.BlockDeviceError(f"{self}: its metadata volume {meta} is in use by {config}")
-        result = runtime.RunCmd(BuildWipe(path, 0, _META_CLEARED), timeout=_CLEAR_SECONDS)
-        if result.failed:
-            raise errors.BlockDeviceError(f"{self}: its metadata volume cannot be cleared: {result.fail_reason}")
-        drbdtools.Act(drbdtools.Syntax().MakeMeta(number, path), f"{self}: its metadata cannot be written")
-
-    def _UnusedMinor(self) -> int:
-        """Return the highest number that no device has: the master hands out the lowest ones."""
-        known = drbdtools.Minors()
-        return next(number for number in range(drbdtools.HIGHEST_MINOR, -1, -1) if number not in known)
-
     # --- parameters ---------------------------------------------------------------------------------------------------
 
     def _ResyncOptions(self) -> list[str]:
@@ -764,8 +762,9 @@ class Drbd(Mirror):
             return None
         return data, meta
 
-    def _Do(self, command: str, trouble: str, *options: str, bears: str = "") -> None:
-        drbdtools.Act(drbdtools.Syntax().Do(command, self._Minor(), *options), f"{self}: {trouble}", bears)
+    def _Do(self, command: str, trouble: str, *options: str, **how: Any) -> None:
+        """Run a command for the device; ``how``: as ``drbdtools.Act`` takes it."""
+        drbdtools.Act(drbdtools.Syntax().Do(command, self._Minor(), *options), f"{self}: {trouble}", **how)
 
 
 def _PathOf(child: objects.Disk) -> str:

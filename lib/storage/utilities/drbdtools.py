@@ -572,6 +572,12 @@ def Minors() -> dict[int, Minor]:
     return ParseMinors(text)
 
 
+def UnusedMinor() -> int:
+    """Return the highest number that no device has: the master hands out the lowest ones."""
+    known = Minors()
+    return next(number for number in range(HIGHEST_MINOR, -1, -1) if number not in known)
+
+
 def Configs() -> dict[int, Config]:
     """Return the configured devices by minor."""
     return looks.Once(CONFIGS_LOOK, _ReadConfigs)
@@ -602,9 +608,9 @@ def Refresh() -> None:
     looks.Forget(STATES_LOOK)
 
 
-def Act(argv: Argv, trouble: str, bears: str = "") -> None:
+def Act(argv: Argv, trouble: str, bears: str = "", seconds: float = _SECONDS) -> None:
     """Run a program that changes something.  ``bears``: what it may complain of, as it is so already."""
-    result = runtime.RunCmd(argv, timeout=_SECONDS)
+    result = runtime.RunCmd(argv, timeout=seconds)
     looks.Forget(STATES_LOOK, CONFIGS_LOOK)
     if result.failed and not (bears and bears in result.stderr):
         raise errors.BlockDeviceError(f"{trouble}: {_Failure(argv, result)}")

@@ -171,10 +171,35 @@ def test_the_primary_gives_its_side_up_only_beside_a_complete_one(three: Master)
     served = Served(three)
     master, before = served.master, served.mirrors.Volumes()
     master[0].before = lambda name, args: served.FailDisks(1) if name == "blockdev_create" else None
-    with pytest.raises(errors.OpExecError, match="is not given up: there it is without a complete other side"):
+    with pytest.raises(
+        errors.OpExecError, match=r"is not given up: on node node1.* it is without a complete other side"
+    ):
         master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_primary"))
     assert served.Behind() == [None, None] and served.mirrors.Volumes() == before
     assert [state[2] for state in served.mirrors.States()[0]] == ["UpToDate"] * 2
+
+
+def test_the_primary_gives_nothing_up_while_the_other_node_says_nothing(three: Master) -> None:
+    """It died a moment ago, and the kernel has not noticed: it would wait for that node with every command."""
+    served = Served(three)
+    master, before = served.master, served.mirrors.Volumes()
+    master[0].before = lambda name, args: master[1].Stop() if name == "blockdev_create" else None
+    with pytest.raises(errors.OpExecError, match=r"is not given up: node node2.* does not answer"):
+        master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_primary"))
+    master[1].Start()
+    assert served.Behind() == [None, None] and served.mirrors.Volumes() == before
+    assert served.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+
+
+@pytest.mark.parametrize("call", ["blockdev_removechildren", "blockdev_rename"])
+def test_new_volumes_that_no_mirror_gets_are_removed(three: Master, call: str) -> None:
+    """Those of the disk at which it fails, and of the next one."""
+    served = Served(three)
+    before = served.mirrors.Volumes()
+    three[0].faults[call] = "it hangs"
+    with pytest.raises(errors.OpExecError, match="it hangs"):
+        three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_primary"))
+    assert served.mirrors.Volumes() == before
 
 
 def test_a_side_that_was_filled_again_counts_as_soon_as_it_is_the_one_that_goes_on(three: Master) -> None:
