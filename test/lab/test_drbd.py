@@ -48,6 +48,11 @@ class Side(MirrorSide):
     def Run(self, *argv: str) -> str:
         return str(self.machine.Run(*argv).stdout)
 
+    def FailDisk(self) -> None:
+        self.Run("dmsetup", "--noudevsync", "wipe_table", "vg-one_data")
+        self.Wait(disk="Diskless")
+        self.Run("lvchange", "-q", "--refresh", "vg/one_data")
+
     def LosePower(self) -> None:
         self.CheckLog()
         self.machine.PowerOff()

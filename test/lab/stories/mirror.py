@@ -169,6 +169,16 @@ def mirror_convert(stage: Stage) -> None:
         stage.CheckAgreement()
 
 
+def _FailDisk(stage: Stage, name: str, node: Node) -> None:
+    """The disk below a side fails at the guest's next write; it can be read again right after."""
+    [disk] = Disks(stage, name)
+    volume = "/".join(disk["children"][0]["logical_id"])
+    minor = next(minor for side, minor in Minors(stage, name) if side is node)
+    node.Shell(f"dmsetup --noudevsync wipe_table $(basename $(lvs --noheadings -o lv_dm_path {volume}))")
+    _WaitUntilNothing(lambda: Mirrors(node)[minor].data != "Diskless" and Mirrors(node), f"{node.name} has its disk")
+    node.Run("lvchange", "-q", "--refresh", volume)
+
+
 def _Replace(stage: Stage, *options: str, before: Callable[[str], None] = lambda _: None) -> None:
     first, second = Pair(stage)
     with stage.Instance("drbd", first, second) as name:
@@ -194,11 +204,7 @@ def mirror_replace_on_secondary(stage: Stage) -> None:
 def mirror_replace_faulty(stage: Stage) -> None:
     """A side loses its volume under the mirror; replace-disks finds it by itself."""
 
-    def break_side(name: str) -> None:
-        node, minor = Minors(stage, name)[1]
-        node.Run("drbdsetup", "detach", str(minor), "--force")
-
-    _Replace(stage, "-a", before=break_side)
+    _Replace(stage, "-a", before=lambda name: _FailDisk(stage, name, Minors(stage, name)[1][0]))
 
 
 @Needs(3)
@@ -323,8 +329,7 @@ def _GoBack(stage: Stage, lose: Callable[[Node], None]) -> None:
         with Writer(stage.cluster, name) as writer:
             writer.WaitFor()
             older = writer.Reports()
-            node, minor = next(side for side in Minors(stage, name) if side[0] is first)
-            node.Run("drbdsetup", "detach", str(minor), "--force")
+            _FailDisk(stage, name, first)
             _WaitForRecord(stage, name)
             writer.WaitFor(100)
             stage.Gnt("instance", "shutdown", name)

@@ -41,6 +41,9 @@ class _Side(MirrorSide):
         assert not result.failed, result.stderr
         return str(result.stdout)
 
+    def FailDisk(self) -> None:
+        self.Run("drbdsetup", "detach", "0", "--force")
+
     def LosePower(self) -> None:
         self.played.drbd.LosePower()
 
