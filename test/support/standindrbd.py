@@ -308,6 +308,8 @@ class StandInDrbd:
     def Lose(self, device: Device, link: str) -> None:
         """The link is gone without any agreement about what that means."""
         device.link = link
+        if device.disk == "Negotiating":
+            device.disk, device.data, device.meta = "Diskless", None, None
         if device.role == "Primary" and device.disk == "Diskless":
             device.frozen = device.no_data == _SUSPEND
         if device.role != "Primary" or device.disk != "UpToDate":
@@ -415,9 +417,8 @@ class StandInDrbd:
         if device.link not in ("StandAlone", "WFConnection"):
             peer = self._links.PeerOf(device)
             if _Compare(device, peer) is None:
-                # "Disk attach process on the peer node was aborted": the link stays, and the disk is gone again.
-                device.disk = "Diskless"
-                self._links.Tell(device)
+                # "Disk attach process on the peer node was aborted": this one is not told, and waits as long as the link is up.
+                device.disk, peer.peer_disk = "Negotiating", "Diskless"
                 return
             peer.link = device.link = "WFConnection"
 

@@ -382,13 +382,14 @@ class Drbd(Mirror):
             self._Bring()
             return
         self._SetNoDataPolicy()
+        if self._MayHaveMore(state):
+            # On a link the kernel would negotiate about it for ever; a new link gives this side's data up.
+            self._DropLink()
+            state = self._Fresh()
         too_old = False
         if not state.diskless:
             self._SetOptions(self._ResyncOptions() + self._FencingOptions())
         elif self._UsableChildren() is not None:
-            if self.Peer() == constants.PEER_AHEAD and not state.primary:
-                # On a link the kernel attaches nothing that the other side may lack; a new one gives this side's data up.
-                self._DropLink()
             too_old = not self._AttachUnlessOld()
         self._Obey()
         config, ends = self._Config(), self._Ends()
@@ -401,6 +402,12 @@ class Drbd(Mirror):
             self._Connect(False)
         if too_old:
             self._AttachToBeFilled()
+
+    def _MayHaveMore(self, state: Minor) -> bool:
+        """Return whether the volumes of a closed side that does not count, which are to be attached, may have what the other lacks."""
+        if self.Peer() != constants.PEER_AHEAD or state.primary:
+            return False
+        return state.disk == drbdtools.NEGOTIATING or (state.diskless and self._UsableChildren() is not None)
 
     def _AttachUnlessOld(self) -> bool:
         """Attach the volumes; return False if the device is open, and its users have seen newer data than these have."""

@@ -34,6 +34,8 @@ STATES_LOOK, CONFIGS_LOOK = "/proc/drbd", "drbdsetup show"
 UNCONFIGURED, STANDALONE, WAITING, CONNECTED = "Unconfigured", "StandAlone", "WFConnection", "Connected"
 PRIMARY, SECONDARY = "Primary", "Secondary"
 DISKLESS, INCONSISTENT, OUTDATED = "Diskless", "Inconsistent", "Outdated"
+# Attached on a link, and not compared with the other side yet; some never are.
+NEGOTIATING = "Negotiating"
 CONSISTENT, UPTODATE = "Consistent", "UpToDate"
 
 _FILLING = frozenset(["SyncSource", "SyncTarget", "PausedSyncS", "PausedSyncT"])
