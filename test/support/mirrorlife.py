@@ -434,7 +434,9 @@ def _LostAlone(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
         one.Do(("drbd_follow", [[one.Disk("behind")]]))
         if not lost_first:
             one.WaitForWrites(len(one.Acknowledged()))
-            one.FailDisk()
+            # What is under way to the only disk would fail with it, as on any other disk.
+            one.StopWriter()
+            one.Run("drbdsetup", "detach", "0", "--force")
         assert one.Wait(frozen=True).disk == "Diskless"
         before = one.Acknowledged()
         one.Do(("drbd_follow", [[one.Disk("behind")]]))
@@ -442,7 +444,10 @@ def _LostAlone(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
         assert one.Acknowledged() == before
         one.Do(one.Assemble("behind"))
         one.Wait(frozen=False, disk="UpToDate")
-        one.WaitForWrites(len(before))
+        if lost_first:
+            one.WaitForWrites(len(before))
+        else:
+            one.StartWriter()
         pair.Heal()
         one.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate")
         for side in (one, two):

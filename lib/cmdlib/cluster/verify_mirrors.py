@@ -67,25 +67,24 @@ def _CheckStrangers(
                 )
 
 
-def _CheckIdle(
-    report: Report, snapshot: objects.Snapshot, instances: Iterable[objects.Instance], answers: Answers
-) -> None:
+def _CheckIdle(report: Report, snapshot: objects.Snapshot, instances: Iterable[objects.Instance]) -> None:
     """Report sides of mirrors not in use that do not count: whoever loses the other one should know it before."""
     used = {disk.uuid for _, disk in _InUse(snapshot, instances)}
     for instance, disk in _Mirrors(snapshot, instances):
-        primary = instance.primary_node
-        other = disk_params.OtherSide(disk, primary)
-        if disk.behind is None or disk.uuid in used or other is None:
+        if disk.behind is None or disk.uuid in used:
             continue
-        here, there = (_StateOn(disk, uuid, answers) for uuid in (primary, other))
-        remedy = _Remedy(snapshot, instance, disk, (primary, other), here, there)
-        report.Warning(_CODE, INSTANCE, instance.name, f"{mirrors.Describe(snapshot, [disk])}: {remedy}")
+        node = disk.behind["node"]
+        fill = mirrors.HowToFill(snapshot, instance, node)
+        lost = mirrors.HintIfLost(snapshot, instance, node)
+        report.Warning(
+            _CODE, INSTANCE, instance.name, f"{mirrors.Describe(snapshot, [disk])}; to fill it, {fill}; {lost}"
+        )
 
 
 def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[objects.Instance], answers: Answers) -> None:
     """Report mirrors with a side that does not count, is frozen, parted from the other one, or without its data."""
     _CheckStrangers(report, snapshot, instances, answers)
-    _CheckIdle(report, snapshot, instances, answers)
+    _CheckIdle(report, snapshot, instances)
     protocols: dict[tuple[str | None, str], str] = {}
     for instance, disk in _InUse(snapshot, instances):
         name = instance.name

@@ -39,7 +39,7 @@ class Copies:
     def CheckActive(self, excused: bool, older: bool, feedback: Callable[[str], None]) -> None:
         """Raise OpExecError if an active disk lacks its storage, or is degraded without an excuse.
 
-        A copy that is recorded as the only one that counts has one.  ``older``: as in ``CheckIdle``.
+        A copy that has all the data, although the other one is not connected, has one.  ``older``: as in ``CheckIdle``.
         """
         idle = []
         for disk in self._disks:
@@ -51,7 +51,7 @@ class Copies:
             if view is None:
                 raise self._Silent()
             state = view.get(disk.uuid)
-            may_be_alone = excused or self._IsNewest(disk)
+            may_be_alone = excused or self._HasAll(disk)
             if state is None and may_be_alone:
                 # Where it is not set up nothing is known of its data yet.
                 idle.append(disk)
@@ -71,6 +71,16 @@ class Copies:
     def _IsNewest(self, disk: objects.Disk) -> bool:
         """Return whether the record says that only the copy on this node counts."""
         return mirrors.Names(disk, self._source.uuid)
+
+    def _HasAll(self, disk: objects.Disk) -> bool:
+        """Return whether the record says so, and the other side, where it is open, has no data with which it could go on alone."""
+        if not self._IsNewest(disk):
+            return False
+        view = mirrors.LookBriefly(self._caller, self._instance, [disk], self._source.uuid)
+        if view is None:
+            return False
+        state = view.get(disk.uuid)
+        return state is None or not (state["primary"] and state["local_uptodate"])
 
     def _IsFilled(self, disk: objects.Disk) -> bool:
         """Return whether the other side still fills this one: a link that broke a moment ago looks as before from here."""
@@ -116,7 +126,7 @@ class Copies:
                     raise errors.OpExecError(
                         f"Disk {disk.iv_name} of instance {self._instance.name} cannot be set up on {self._ROLE} {self._node}:"
                         f" {trouble}",
-                        hint=f"{_LOOK_AT_NODE}{self._Otherwise()}",
+                        hint=self._WhenNewer() if self._IsNewest(disk) else f"{_LOOK_AT_NODE}{self._Otherwise()}",
                     )
             view = self._View(disks) if disks else {}
             if view is None:
@@ -127,9 +137,12 @@ class Copies:
             self._TakeDown(disks)
 
     def _SetUp(self, disk: objects.Disk) -> RpcResult:
-        """Activate a disk without opening it; an older copy gets no link, or the other side would fill it if it is there."""
+        """Activate a disk without opening it.
+
+        Where one side is older it gets no link: the newer one, if it is there, would begin to fill that.
+        """
         instance = self._instance
-        sent = disk_params.MirrorOf(disk).Unconnected(disk) if mirrors.Names(disk, self._node_uuid) else disk
+        sent = disk if disk.behind is None else disk_params.MirrorOf(disk).Unconnected(disk)
         return self._caller.rpc.call_blockdev_assemble(self._node_uuid, (sent, instance), instance, False, 0)
 
     def _Down(self, disk: objects.Disk, node_uuid: str) -> RpcResult:

@@ -20,6 +20,7 @@ Caller = LogicalUnit | Tasklet
 HERE, THERE = "here", "there"
 # Seconds between looks at two sides that change at the moment.
 _AGREE_PAUSE = 2.0
+_IS_OPEN = "is open"
 # What DRBD calls data that it knows to be older than the other side's.
 OUTDATED = "Outdated"
 
@@ -143,13 +144,16 @@ def Describe(snapshot: objects.Snapshot, disks: Iterable[objects.Disk]) -> str:
     return "; ".join(texts)
 
 
-def HintToFill(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str) -> str:
+def HowToFill(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str) -> str:
     """Return how the copies on a node, which the record names, are filled from the other one."""
     other = snapshot.nodes[OtherNode(snapshot, instance, node_uuid)]
     back = f"when node {other.name} is back ('gnt-node modify --offline no {other.name}'), " if other.offline else ""
-    return (
-        f"{back}use 'gnt-instance activate-disks --wait-for-sync {instance.name}', then wait some seconds and try again"
-    )
+    return f"{back}use 'gnt-instance activate-disks --wait-for-sync {instance.name}'"
+
+
+def HintToFill(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str) -> str:
+    """Return what to do first about something that needs the copies on a node, which the record names."""
+    return f"{HowToFill(snapshot, instance, node_uuid)}, then wait some seconds and try again"
 
 
 def HintIfLost(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str) -> str:
@@ -225,10 +229,12 @@ def CheckAgreement(
         if not last:
             # The two were not asked at the same moment.
             runtime.Sleep(_AGREE_PAUSE)
+    hint = f"use 'gnt-instance activate-disks {instance.name}' and try again"
+    if any(_IS_OPEN in problem for problem in problems):
+        hint = f"'gnt-instance migrate --cleanup {instance.name}' finds out where it runs; then try again"
     raise errors.OpExecError(
         f"The sides of instance {instance.name} contradict each other, so none is replaced: {', '.join(problems)}",
-        hint=f"use 'gnt-instance activate-disks {instance.name}' and try again; 'gnt-cluster verify' names what is wrong with"
-        " them",
+        hint=hint,
     )
 
 
@@ -244,7 +250,7 @@ def _Contradictions(
             continue
         for uuid, state, name in ((keeps, here, names[0]), (gives, there, names[1])):
             if state["primary"] and uuid != instance.primary_node:
-                problems.append(f"{disk.iv_name} is open on node {name}, which is not the primary one")
+                problems.append(f"{disk.iv_name} {_IS_OPEN} on node {name}, which is not the primary one")
         if here["connected"] and there["connected"] and not _SayTheSame(here, there):
             problems.append(
                 f"{disk.iv_name} is {DescribeState(here)} on node {names[0]} and {DescribeState(there)} on node {names[1]}"
@@ -321,7 +327,9 @@ def GiveUpOwn(caller: LogicalUnit, instance: objects.Instance, disk: objects.Dis
             raise errors.OpExecError(
                 f"The copy of {disk.iv_name} of instance {instance.name} on its primary node"
                 f" {caller.snapshot.NodeName(primary)} is not given up: {why}",
-                hint=f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}' and try again",
+                hint=f"try again when node {name} answers"
+                if view is None
+                else f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}' and try again",
             )
     (changed,) = RecordBehind(caller, instance, [disk], primary)
     return changed

@@ -428,6 +428,8 @@ class NewStorage(_Replacement):
                 self._Exchange(disk, volumes)
             except errors.GenericError:
                 Undo(lu, [(self._target, volume) for _, made in unused for volume in made], self._instance)
+                if self._old:
+                    lu.LogWarning(self._kept, hint=self._kept_hint)
                 raise
         self._Finish()
         now = [lu.snapshot.disks[disk.uuid] for disk in self._worked_on]

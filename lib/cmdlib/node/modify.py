@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ganeti import errors, locking, objects, opcodes, params, pathutils, store
@@ -364,18 +364,19 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
     def _TellInstances(self, node: objects.Node) -> None:
         """Report what stands still now, and how to continue."""
         primary, secondary = self.snapshot.NodeInstances(node.uuid)
+        needed = self._Needing(node, [*primary, *secondary])
         if primary:
-            mirrored = [uuid for uuid in primary if self._IsMirrored(uuid)]
-            hint = (
-                f"when the node is surely off, 'gnt-node failover {node.name}' starts those with mirrored disks elsewhere"
-                if mirrored
-                else "their disks are on this node only: they wait for it, or are made anew from a backup"
-            )
+            others = [uuid for uuid in primary if uuid not in needed]
+            hint = None
+            if any(map(self._IsMirrored, others)):
+                hint = f"when the node is surely off, 'gnt-node failover {node.name}' starts those with mirrored disks elsewhere"
+            elif others:
+                hint = "their disks are on this node only: they wait for it, or are made anew from a backup"
             self.LogWarning(
                 f"Node {node.name} is the primary node of {len(primary)} instance(s): {self._Names(list(primary))}",
                 hint=hint,
             )
-        needed = self._TellBehind(node, [*primary, *secondary])
+        self._TellNeeding(node, needed)
         replaceable = [uuid for uuid in secondary if uuid not in needed]
         if replaceable:
             self.LogWarning(
@@ -383,23 +384,25 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
                 hint="'gnt-instance replace-disks -n NODE INSTANCE' makes a new copy on another node",
             )
 
-    def _TellBehind(self, node: objects.Node, instances: Iterable[str]) -> list[str]:
-        """Report the instances of which the node alone has the newest data, and return them."""
-        needed = []
+    def _Needing(self, node: objects.Node, instances: Iterable[str]) -> dict[str, list[objects.Disk]]:
+        """Return the instances of which the node alone has the newest data, with the disks that are older elsewhere."""
+        needing = {}
         for uuid in instances:
-            instance = self.snapshot.instances[uuid]
-            disks = self.snapshot.InstanceDisks(instance)
+            disks = self.snapshot.InstanceDisks(self.snapshot.instances[uuid])
             behind = [dev for dev in disks if dev.behind is not None and not mirrors.Names(dev, node.uuid)]
             if behind:
-                needed.append(uuid)
-                self.LogWarning(
-                    f"Instance {instance.name}: {mirrors.Describe(self.snapshot, behind)}; what was written after that is on"
-                    f" {node.name} alone, and is used again when that node is back",
-                    hint=mirrors.HintIfLost(
-                        self.snapshot, instance, mirrors.OtherNode(self.snapshot, instance, node.uuid)
-                    ),
-                )
-        return needed
+                needing[uuid] = behind
+        return needing
+
+    def _TellNeeding(self, node: objects.Node, needing: Mapping[str, list[objects.Disk]]) -> None:
+        for uuid, behind in needing.items():
+            instance = self.snapshot.instances[uuid]
+            other = mirrors.OtherNode(self.snapshot, instance, node.uuid)
+            self.LogWarning(
+                f"Instance {instance.name}: {mirrors.Describe(self.snapshot, behind)}; what was written after that is on"
+                f" {node.name} alone, and is used again when that node is back",
+                hint=mirrors.HintIfLost(self.snapshot, instance, other),
+            )
 
     def _IsMirrored(self, uuid: str) -> bool:
         return self.snapshot.DiskTemplate(self.snapshot.instances[uuid]) in disk.Mirrored()

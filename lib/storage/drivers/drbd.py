@@ -78,11 +78,11 @@ class Drbd(Mirror):
 
     def Connection(self) -> MirrorState:
         drbdtools.Refresh()
-        return _StateOf(self._Known())
+        return drbdtools.StateOf(self._Known())
 
     @classmethod
     def States(cls) -> dict[int, MirrorState]:
-        return {number: _StateOf(minor) for number, minor in drbdtools.Minors().items() if minor.in_use}
+        return {number: drbdtools.StateOf(minor) for number, minor in drbdtools.Minors().items() if minor.in_use}
 
     def NeedsActivation(self) -> bool:
         state = self._State()
@@ -384,13 +384,20 @@ class Drbd(Mirror):
         self._SetNoDataPolicy()
         if self._MayHaveMore(state):
             # On a link the kernel would negotiate about it for ever; a new link gives this side's data up.
-            self._DropLink()
+            if not self._DropLink():
+                raise errors.BlockDeviceError(
+                    f"{self}: its link cannot be dropped before its data is given up; try again"
+                )
             state = self._Fresh()
         too_old = False
         if not state.diskless:
             self._SetOptions(self._ResyncOptions() + self._FencingOptions())
         elif self._UsableChildren() is not None:
-            too_old = not self._AttachUnlessOld()
+            try:
+                too_old = not self._AttachUnlessOld()
+            except errors.BlockDeviceError:
+                self._ConnectAgain()
+                raise
         self._Obey()
         config, ends = self._Config(), self._Ends()
         if config is not None and config.remote is not None:
@@ -398,10 +405,13 @@ class Drbd(Mirror):
             leftover = config.two_primaries and not self._Fresh().agreed
             if leftover or (config.local, config.remote) != ends:
                 self._DropLink()
-        if ends is not None and self._Fresh().standalone:
-            self._Connect(False)
+        self._ConnectAgain()
         if too_old:
             self._AttachToBeFilled()
+
+    def _ConnectAgain(self) -> None:
+        if self._Ends() is not None and self._Fresh().standalone:
+            self._Connect(False)
 
     def _MayHaveMore(self, state: Minor) -> bool:
         """Return whether the volumes of a closed side that does not count, which are to be attached, may have what the other lacks."""
@@ -776,19 +786,3 @@ class Drbd(Mirror):
 
 def _PathOf(child: objects.Disk) -> str:
     return "/dev/{}/{}".format(*child.logical_id)
-
-
-def _StateOf(minor: Minor) -> MirrorState:
-    return MirrorState(
-        connected=minor.connected,
-        standalone=minor.standalone,
-        in_resync=minor.in_resync,
-        local_uptodate=minor.disk == drbdtools.UPTODATE,
-        peer_uptodate=minor.peer_disk == drbdtools.UPTODATE,
-        sync_percent=minor.percent,
-        primary=minor.primary,
-        frozen=minor.frozen,
-        size=drbdtools.SizeOf(minor.minor),
-        incomplete=minor.disk not in (drbdtools.UPTODATE, drbdtools.CONSISTENT, drbdtools.OUTDATED),
-        disk=minor.disk,
-    )

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ganeti import errors, runtime
 from ganeti.storage import looks
+from ganeti.storage.base import MirrorState
 
 PROC_FILE = "/proc/drbd"
 HELPER_FILE = "/sys/module/drbd/parameters/usermode_helper"
@@ -703,4 +704,21 @@ def OpenAdvice(state: Minor, ahead: bool) -> str:
     return (
         f"{behind} and must be filled again by the other node before it can be used here; bring that node back, or start the"
         " instance there with 'gnt-instance failover INSTANCE'"
+    )
+
+
+def StateOf(minor: Minor) -> MirrorState:
+    """Return a device's state in the words of all mirrors."""
+    return MirrorState(
+        connected=minor.connected,
+        standalone=minor.standalone,
+        in_resync=minor.in_resync,
+        local_uptodate=minor.disk == UPTODATE,
+        peer_uptodate=minor.peer_disk == UPTODATE,
+        sync_percent=minor.percent,
+        primary=minor.primary,
+        frozen=minor.frozen,
+        size=SizeOf(minor.minor),
+        incomplete=minor.disk not in (UPTODATE, CONSISTENT, OUTDATED),
+        disk=minor.disk,
     )

@@ -78,6 +78,25 @@ def test_a_side_that_counts_and_lacks_some_data_waits_for_the_one_that_fills_it(
     assert two.State() == ("SyncTarget", "Primary", "Inconsistent", False)
 
 
+def test_a_side_whose_volumes_cannot_be_attached_stays_connected(mirror: Pair) -> None:
+    """It would be replaced only beside a primary that is connected."""
+    one, two = mirror.one, mirror.two
+    two.Do("blockdev_removechildren", two.Disk(), list(two.Disk().children))
+    one.Do("drbd_follow", [one.Disk("behind")])
+    two.drbd.LoseMeta(two.Disk().children[1])
+    two.Fail(
+        "No valid meta data found",
+        "blockdev_assemble",
+        two.Disk("ahead"),
+        MakeInstance().ToDict(runtime=True),
+        False,
+        0,
+    )
+    assert [side.State()[:3] for side in (one, two)] == [
+        ("Connected", "Primary", "UpToDate"), ("Connected", "Secondary", "Diskless"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(("state", "opens"), [("Outdated", True), ("Inconsistent", False)])
 def test_a_connected_side_without_a_disk_lends_no_data(mirror: Pair, state: str, opens: bool) -> None:
     one, two = mirror.one, mirror.two

@@ -196,7 +196,7 @@ def test_no_command_is_named_that_refuses(three: Master) -> None:
     stranded = Stranded(three, running=True)
     three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
     stranded.LoseNewer("disk")
-    with pytest.raises(errors.OpExecError, match=r"disk/0 .* is Diskless on target node") as fail_over:
+    with pytest.raises(errors.OpExecError, match=r"disk/0 .* cannot be set up on target node") as fail_over:
         stranded.FailOver()
     with pytest.raises(errors.OpPrereqError, match="cannot have these disks replaced") as replacement:
         three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary"))
@@ -246,7 +246,8 @@ def test_whoever_may_lose_the_newer_copy_is_told_before(three: Master) -> None:
     Stranded(three)
     three.Run(opcodes.OpClusterVerifyGroup(group_name="default"))
     found = [text for text in three.last.messages if "disk/0 on node" in text and "behind since" in text]
-    assert len(found) == 1 and ACCEPT in found[0] and f"failover {WEB}" in found[0]
+    assert len(found) == 1 and ACCEPT in found[0]
+    assert f"to fill it, use 'gnt-instance activate-disks --wait-for-sync {WEB}'" in found[0]
     three.Run(opcodes.OpNodeSetParams(node_name=SECOND, offline=True))
     told = "\n".join(three.last.messages)
     assert f"the copy of disk/0 on node {FIRST} has been behind since" in told and ACCEPT in told

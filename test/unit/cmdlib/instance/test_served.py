@@ -111,6 +111,19 @@ def test_a_served_guest_whose_link_breaks_fails_over_without_accepting_a_loss(th
     assert {(role, disk) for _, role, disk in served.mirrors.States()[1]} == {("Primary", "UpToDate")}
 
 
+def test_a_guest_that_may_have_gone_on_alone_does_not_fail_over_by_an_old_record(three: Master) -> None:
+    """Its side was filled again, the record is not ended yet, and the link breaks."""
+    served = Served(three)
+    served.FailDisks(0)
+    served.Settle()
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    assert served.Behind() == [FIRST] * 2 and served.mirrors.States()[0] == [PRIMARY] * 2
+    served.mirrors.links.Cut()
+    with pytest.raises(errors.OpExecError, match="disk/0 is degraded or not fully synchronized on target node"):
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert WEB in three[0].guests
+
+
 def test_a_served_guest_starts_while_the_other_node_is_there(three: Master) -> None:
     served = Served(three)
     served.FailDisks(0)
