@@ -250,7 +250,8 @@ def test_sides_that_contradict_each_other_are_not_replaced(three: Master, mode: 
         "open": "is open on node node2.example.org, which is not the primary one",
     }
     assert said[what] in str(caught.value)
-    assert f"'gnt-instance activate-disks {WEB}'" in str(caught.value.hint)
+    command = {"data": "activate-disks", "open": "migrate --cleanup"}[what]
+    assert f"'gnt-instance {command} {WEB}'" in str(caught.value.hint)
     assert mirrors.Volumes() == before
     device.peer_disk, device.role = "UpToDate", "Secondary"
     mirrors.links.Publish()
