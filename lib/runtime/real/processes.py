@@ -256,7 +256,11 @@ def RunCmd(
     finally:
         with _running_lock:
             _running.discard(run)
-    code = process.returncode
+    return _Result(words, run, stdout, stderr, timeout)
+
+
+def _Result(words: list[str], run: _Run, stdout: bytes, stderr: bytes, timeout: float | None) -> RunResult:
+    code = run.process.returncode
     if code is None:
         cause = f"did not end within {timeout:g} seconds, and cannot be ended: the kernel works for it"
         return RunResult(words, None, None, timeout=timeout, cause=cause)
