@@ -203,7 +203,7 @@ class Volume(BlockDev):
         if free < amount:
             raise errors.BlockDeviceError(
                 f"{self}: its physical volumes have room for {free:.0f} MiB more, {amount} MiB were asked for; with exclusive"
-                " storage a disk does not grow onto others: add a disk with 'gnt-instance modify --disk add'"
+                " storage a disk does not grow onto others: add a disk with 'gnt-instance modify --disk add INSTANCE'"
             )
         return [pv.name for pv in pvs]
 
