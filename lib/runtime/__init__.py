@@ -377,7 +377,7 @@ def RunCmd(
     ``env``: None is our own with ``LC_ALL=C``, else exactly the one given.  ``stdin``: nothing by default.
     ``output_path``: a file that both output streams are added to.  ``pass_fds``: descriptors it gets besides (none in
     simulation).  After ``timeout`` seconds its process group is told to end, then killed; one that cannot be killed,
-    because the kernel works for it, is left behind, and collected when it has ended.  A program that is missing
+    because it waits in the kernel, is left behind, and collected when it has ended.  A program that is missing
     or fails gives a result with ``failed``, no exception.
     """
     return _here.side.RunCmd(

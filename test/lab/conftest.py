@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
+from support import ownshell
 
 from lab.files import Lack
 
@@ -19,7 +19,7 @@ def need() -> Callable[[int], None]:
 
     def need_nodes(nodes: int) -> None:
         if lack := Lack(nodes):
-            end = pytest.fail if os.environ.get("CI") else pytest.skip
-            end(f"the laboratory cannot run here: {lack}")
+            give_up = pytest.fail if ownshell.CI else pytest.skip
+            give_up(f"the laboratory cannot run here: {lack}")
 
     return need_nodes

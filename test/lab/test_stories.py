@@ -41,7 +41,7 @@ def _Install(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 def _Commit() -> int:
-    """Return the number of the commit, so that a fixed seed does not mean that the same stories are told for ever."""
+    """Return the number of the commit, so that even a fixed seed does not always tell the same stories."""
     found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=TOP, capture_output=True, text=True, check=False)
     return int(found.stdout, 16) if found.returncode == 0 else 0
 

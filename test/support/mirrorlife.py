@@ -382,7 +382,7 @@ def _GoneBack(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     name, (disk, *others) = two.Assemble("ahead")
     two.Do((name, [{**disk, "children": []}, *others]))
     two.Wait(connected=True, disk="Diskless")
-    # Its disk can be read again.  On a link the kernel negotiates for ever about data that has something of its own.
+    # Its disk can be read again.  While the link is up the kernel never finishes comparing data that has something of its own.
     two.Attach()
     two.Wait(connected=True, disk="Negotiating")
     one.Wait(peer_disk="Diskless")

@@ -20,7 +20,6 @@ Caller = LogicalUnit | Tasklet
 HERE, THERE = "here", "there"
 # Seconds between looks at two sides that change at the moment.
 _AGREE_PAUSE = 2.0
-_IS_OPEN = "is open"
 # What DRBD calls data that it knows to be older than the other side's.
 OUTDATED = "Outdated"
 
@@ -229,18 +228,19 @@ def CheckAgreement(
         if not last:
             # The two were not asked at the same moment.
             runtime.Sleep(_AGREE_PAUSE)
-    hint = f"use 'gnt-instance activate-disks {instance.name}' and try again"
-    if any(_IS_OPEN in problem for problem in problems):
-        hint = f"'gnt-instance migrate --cleanup {instance.name}' finds out where it runs; then try again"
     raise errors.OpExecError(
-        f"The sides of instance {instance.name} contradict each other, so none is replaced: {', '.join(problems)}",
-        hint=hint,
+        f"The sides of instance {instance.name} contradict each other, so none is replaced:"
+        f" {', '.join(text for text, _ in problems)}",
+        hint=problems[0][1],
     )
 
 
 def _Contradictions(
     caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk], keeps: str, gives: str
-) -> list[str]:
+) -> list[tuple[str, str]]:
+    """Return each contradiction, and what to do about it."""
+    clean_up = f"'gnt-instance migrate --cleanup {instance.name}' finds out where it runs; then try again"
+    activate = f"use 'gnt-instance activate-disks {instance.name}' and try again"
     views = [LookBriefly(caller, instance, disks, uuid) or {} for uuid in (keeps, gives)]
     names = [caller.snapshot.NodeName(uuid) for uuid in (keeps, gives)]
     problems = []
@@ -250,11 +250,10 @@ def _Contradictions(
             continue
         for uuid, state, name in ((keeps, here, names[0]), (gives, there, names[1])):
             if state["primary"] and uuid != instance.primary_node:
-                problems.append(f"{disk.iv_name} {_IS_OPEN} on node {name}, which is not the primary one")
+                problems.append((f"{disk.iv_name} is open on node {name}, which is not the primary one", clean_up))
         if here["connected"] and there["connected"] and not _SayTheSame(here, there):
-            problems.append(
-                f"{disk.iv_name} is {DescribeState(here)} on node {names[0]} and {DescribeState(there)} on node {names[1]}"
-            )
+            said = f"{DescribeState(here)} on node {names[0]} and {DescribeState(there)} on node {names[1]}"
+            problems.append((f"{disk.iv_name} is {said}", activate))
     return problems
 
 

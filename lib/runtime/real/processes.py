@@ -127,7 +127,7 @@ class _Run:
             self._Signal(signal_module.SIGKILL)
             self._deadline = time.monotonic() + _DEATH_SECONDS
         else:
-            # The kernel works for it and does not let it end, as with a disk that does not answer.
+            # It waits in the kernel, as for a disk that does not answer.
             self.stuck = True
 
     def _Signal(self, number: int) -> None:
@@ -251,7 +251,10 @@ def RunCmd(
         stdout, stderr = run.Finish()
     except BaseException:
         run._Signal(signal_module.SIGKILL)
-        process.wait()
+        try:
+            process.wait(_DEATH_SECONDS)
+        except subprocess.TimeoutExpired:
+            _Adopt(process)
         raise
     finally:
         with _running_lock:
@@ -262,7 +265,7 @@ def RunCmd(
 def _Result(words: list[str], run: _Run, stdout: bytes, stderr: bytes, timeout: float | None) -> RunResult:
     code = run.process.returncode
     if code is None:
-        cause = f"did not end within {timeout:g} seconds, and cannot be ended: the kernel works for it"
+        cause = f"did not end within {timeout:g} seconds, and cannot be killed: it waits in the kernel"
         return RunResult(words, None, None, timeout=timeout, cause=cause)
     return RunResult(
         words,

@@ -283,8 +283,8 @@ class Drbd(Mirror):
             if not self._Fresh().frozen:
                 raise
             raise errors.BlockDeviceError(
-                f"{err}; the link was lost meanwhile, and the device obeys no command until it is back. Bring the other node"
-                " back, or restart this one"
+                f"{err}; the link was lost meanwhile, and no command for the device ends until it is back. Bring the other"
+                " node back, or restart this one"
             ) from err
 
     def PauseResumeSync(self, pause: bool) -> None:
@@ -383,7 +383,7 @@ class Drbd(Mirror):
             return
         self._SetNoDataPolicy()
         if self._MayHaveMore(state):
-            # On a link the kernel would negotiate about it for ever; a new link gives this side's data up.
+            # While the link is up the kernel would never finish comparing the two; with a new one this side's data goes.
             if not self._DropLink():
                 raise errors.BlockDeviceError(
                     f"{self}: its link cannot be dropped before its data is given up; try again"

@@ -83,7 +83,7 @@ def _Places(stage: Stage, *choices: Iterable[int]) -> Iterator[tuple[int, ...]]:
 def _AtPlace(stage: Stage, strikes: Sequence[Strike], *place: int) -> list[Strike]:
     """Return what strikes at a place: the one whose turn it is, or the others or all, as the run was told.
 
-    The last choice of a place is the side.  The master is the same for both, so it is not among the others of the second.
+    The last choice of a place is the node's.  The master is the same for each, so it is among the others of the first only.
     """
     turn = (stage.seed + sum(place)) % len(strikes)
     others = [*strikes[turn + 1 :], *strikes[:turn]]
@@ -157,7 +157,7 @@ def _DoAsTold(stage: Stage, name: str, said: str, command: str = "") -> None:
         if not said or not told:
             break
         for verb in dict.fromkeys(told):
-            # There is no terminal to ask on.
+            # Without a terminal nobody can be asked.
             force = ["-f"] if verb.startswith("migrate") else []
             done = stage.cluster.Gnt("instance", *verb.split(), *force, name, check=False)
             said = f"{done.stdout}{done.stderr}" if done.status else ""
