@@ -56,7 +56,7 @@ def _CheckUuid(kind: str, obj: Any, expected: str | None) -> None:
 def NoCommunication() -> errors.OpPrereqError:
     """Return the refusal of what needs the metadata daemon."""
     return errors.OpPrereqError(
-        "Instance communication is not supported in this release: there is no metadata daemon for instances to talk to",
+        "Instance communication is not supported in this release, which has no metadata daemon that instances could talk to",
         errors.ECODE_INVAL,
     )
 

@@ -76,7 +76,7 @@ class Volume(BlockDev):
     def Assemble(self) -> None:
         if self._Find() is None:
             raise errors.BlockDeviceError(
-                f"{self}: there is no such logical volume on this node; are all disks of the node there? 'vgs' shows"
+                f"{self}: this node has no such logical volume; are all its disks there? 'vgs' shows"
                 " it. 'gnt-cluster verify' names the command that makes a lost volume again"
             )
         lvmtools.Act(lvmtools.BuildActivate(self._DevPath()), f"{self}: cannot be activated")
@@ -229,5 +229,5 @@ class Volume(BlockDev):
     def _Known(self) -> LogicalVolume:
         volume = self._Find()
         if volume is None:
-            raise errors.BlockDeviceError(f"{self}: there is no such logical volume on this node")
+            raise errors.BlockDeviceError(f"{self}: this node has no such logical volume")
         return volume

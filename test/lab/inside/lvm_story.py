@@ -90,7 +90,7 @@ def test_inactive_and_missing_volumes() -> None:
         ):
             tree.Remove(disk)
     tree.Remove(disk)
-    with pytest.raises(errors.BlockDeviceError, match="there is no such logical volume"):
+    with pytest.raises(errors.BlockDeviceError, match="this node has no such logical volume"):
         tree.Assemble(disk, OWNER, as_primary=True)
     with pytest.raises(errors.BlockDeviceError, match="not enough space"):
         Create("huge", 5000)

@@ -104,7 +104,7 @@ def test_life_of_a_volume(node: Node) -> None:
     node.Do(tree.Remove, disk)
     assert node.lvm.Volumes() == []
     with pytest.raises(
-        errors.BlockDeviceError, match=r"plain vg/one: there is no such logical volume.*gnt-cluster verify"
+        errors.BlockDeviceError, match=r"plain vg/one: this node has no such logical volume.*gnt-cluster verify"
     ):
         node.Do(tree.Assemble, disk, OWNER, True)
 
