@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from ganeti.rpc import RpcResult, RpcRunner
     from ganeti.store import Store
 
-# Seconds before a node that failed is tried again.
-RETRY_AFTER = 30.0
+RETRY_SECONDS = (1.0, 30.0)
+"""Before a node that failed is tried again, at first and at most; twice as long each time.
+
+A node that has just left the store refuses until its copy is gone, which is soon; a node that is broken stays broken.
+"""
 
 
 class SsconfPusher(WokenThread):
@@ -26,9 +29,14 @@ class SsconfPusher(WokenThread):
         self._rpc = rpc
         # What each node holds for sure.
         self._sent: dict[str, dict[str, str]] = {}
+        self._delay = RETRY_SECONDS[0]
 
     def Turn(self) -> float | None:
-        return None if self.Push() else RETRY_AFTER
+        if self.Push():
+            self._delay = RETRY_SECONDS[0]
+            return None
+        delay, self._delay = self._delay, min(2 * self._delay, RETRY_SECONDS[1])
+        return delay
 
     def Push(self) -> bool:
         """Send the values to every node that lacks them; return whether all have them now."""

@@ -10,9 +10,10 @@ import pytest
 from support.configs import WEB
 from support.master import Master
 
-from ganeti import errors, objects, opcodes
+from ganeti import errors, objects, opcodes, pathutils, runtime
 from ganeti.cmdlib.node import modify as node_modify
 from ganeti.cmdlib.node.modify import FLAGS, NewRole, RoleOf
+from ganeti.server.ssconfpush import SsconfPusher
 
 
 def _Node(master: Master, number: int) -> objects.Node:
@@ -160,6 +161,37 @@ def test_what_a_candidate_gets_and_gives_back(trio: Master) -> None:
     assert uuid not in trio.snapshot.cluster.candidate_certs
     assert "node_demote_from_mc" in trio[2].calls
     assert trio[0].arguments["node_ssh_key_remove"][4:] == (True, False, False, False, False)
+
+
+def test_a_former_candidate_gets_the_list_as_soon_as_it_takes_it(trio: Master) -> None:
+    """It refuses files until its copy of the store is gone, and may not have written its own from that before."""
+    path = pathutils.SsconfFile("master_candidates_certs")
+    _Pool(trio, 1)
+    _Modify(trio, 2, master_candidate=True)
+    before = trio.snapshot
+    pusher = SsconfPusher(trio.store, trio.cfg.Snapshot, trio.rpc)
+    pusher.Start()
+    trio[2].faults["write_ssconf_files"] = "The store owns this file"
+    _Modify(trio, 2, master_candidate=False)
+    trio[2].WriteSsconf(before)
+    runtime.Sleep(2)
+    assert trio[2].Digest().encode() in trio[2].Read(path)
+    del trio[2].faults["write_ssconf_files"]
+    runtime.Sleep(5)
+    assert trio[2].Digest().encode() not in trio[2].Read(path)
+    pusher.Stop()
+
+
+def test_a_node_that_takes_no_files_is_tried_ever_more_rarely(trio: Master) -> None:
+    pusher = SsconfPusher(trio.store, trio.cfg.Snapshot, trio.rpc)
+    trio[2].faults["write_ssconf_files"] = "Read-only file system"
+    assert [pusher.Turn() for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    trio[2].faults.clear()
+    assert pusher.Turn() is None
+    trio[2].faults["write_ssconf_files"] = "Read-only file system"
+    assert pusher.Turn() is None, "it has everything"
+    trio.cfg.Update(trio.cfg.Snapshot().cluster.Replace(tags=["new"]))
+    assert pusher.Turn() == 1
 
 
 @pytest.mark.req("D20-FLAG-12")
