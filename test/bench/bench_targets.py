@@ -399,10 +399,14 @@ def Failover() -> Iterator[Line]:
 
 
 def Mirrors() -> Iterator[Line]:
+    took = bench_drbd.ByTheClock()
+    seconds = took[len(took) // 2]
     bench_drbd.Run()
     cost = bench_drbd.Run()
-    text = f"{cost.ours:.2f} s of CPU for {cost.calls} calls and {cost.runs} programs"
-    yield Line("a 1 GiB drbd instance, not waiting for its resync", "1 s", text, cost.ours <= 1)
+    text = (
+        f"{seconds:.2f} s, drivers apart, and {cost.ours:.2f} s of CPU for {cost.calls} calls and {cost.runs} programs"
+    )
+    yield Line("a 1 GiB drbd instance, not waiting for its resync", "1 s", text, seconds + cost.ours <= 1)
 
 
 def Rest() -> Iterator[Line]:

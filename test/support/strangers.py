@@ -10,9 +10,11 @@ A connection that is closed on them is opened again at once.
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 from ganeti import constants
@@ -100,3 +102,16 @@ class Strangers:
         assert self._process.poll() is None, "the strangers gave up"
         self._process.kill()
         self._process.communicate()
+
+
+@contextlib.contextmanager
+def NoAnswer(address: str) -> Iterator[None]:
+    """Whoever connects to a node daemon's port there hears nothing, as if the machine had no power."""
+    port = constants.DEFAULT_NODED_PORT
+    with socket.create_server((address, port), backlog=0), contextlib.ExitStack() as waiting:
+        # Connections that nobody accepts fill the backlog; what comes then is dropped.
+        for _ in range(4):
+            sock = waiting.enter_context(socket.socket())
+            sock.setblocking(False)
+            sock.connect_ex((address, port))
+        yield

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.noded import Cluster
+from support.strangers import NoAnswer
 
 from ganeti import constants, x509
 from ganeti.rpc.base import Answer, Failure, Request
@@ -49,18 +49,8 @@ def test_no_daemon_on_a_running_machine(cluster: Cluster) -> None:
 
 def test_a_machine_that_does_not_answer_at_all(cluster: Cluster) -> None:
     address = cluster.MakeNode("node1").address
-    with socket.create_server((address, PORT), backlog=0) as listener:
-        waiting = [socket.socket() for _ in range(4)]
-        try:
-            # Connections that nobody accepts fill the backlog; what comes then is dropped.
-            for sock in waiting:
-                sock.setblocking(False)
-                sock.connect_ex((address, PORT))
-            answer = ask(cluster.Transport(), address, timeout=2.0)
-        finally:
-            for sock in waiting:
-                sock.close()
-        assert listener.fileno() >= 0
+    with NoAnswer(address):
+        answer = ask(cluster.Transport(), address, timeout=2.0)
     assert answer.failure is Failure.UNREACHABLE and not answer.failure.accepted
 
 
