@@ -138,6 +138,7 @@ class Mirror(disks.FakeMirror):
     def Follow(self) -> None:
         while runtime.Exists(HangPath()):
             runtime.Sleep(0.2)
+        super().Follow()
         self._Note(fencing=self.Peer() == constants.PEER_COUNTS, outdated=self.Peer() == constants.PEER_AHEAD)
 
     def Attach(self) -> bool:

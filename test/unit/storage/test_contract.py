@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from simulated import Machine, World
 from simulated.disk import Device
-from support import standinstorage
+from support import drivers, standinstorage
 from support.mirrors import MakeMirror
 from support.nodes import MakeNodes
 from support.standindrbd import Links, StandInDrbd
@@ -214,12 +214,14 @@ SIMULATED = [
     "simulated ext",
     "simulated drbd",
 ]
-ALL = ["file", "sharedfile", "fake plain", "fake drbd", "fake rbd", *SIMULATED]
+ALL = ["file", "sharedfile", "fake plain", "fake drbd", "fake rbd", "played drbd", *SIMULATED]
+# The product's own, and those that tests decide about.
+_FAKES = {"fake": fake.DRIVERS, "played": drivers.STORAGE}
 # In a node of the laboratory, which has a volume group "vg" (lab.stories).
 REAL = ["plain", "volumes blockdev", "volumes ext"]
 if "GANETI_LAB_NODE" in os.environ:
     ALL = REAL
-mirrors_only = pytest.mark.parametrize("kind", ["fake drbd", "simulated drbd"], indirect=True)
+mirrors_only = pytest.mark.parametrize("kind", ["fake drbd", "played drbd", "simulated drbd"], indirect=True)
 
 
 @pytest.fixture(params=ALL)
@@ -228,17 +230,17 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
     if where == "simulated":
         yield SimulatedPair(template) if template == "drbd" else Simulated(template)
         return
-    drivers = fake.DRIVERS if where == "fake" else {}
+    fakes = _FAKES.get(where, {})
     [node] = MakeNodes(tmp_path, "node1")
     base = tmp_path / "disks"
     base.mkdir()
     node.AllowFileStorage(base)
     with node:
-        storage.UseDrivers(drivers)
+        storage.UseDrivers(fakes)
         if where == "volumes":
             yield InVolumes(template, base)
         else:
-            yield Kind(template, drivers, str(base))
+            yield Kind(template, fakes, str(base))
         storage.UseDrivers({})
     if request.param in REAL:
         subprocess.run(["lvremove", "-q", "-f", "vg"], check=True, capture_output=True)
@@ -262,7 +264,7 @@ def Build(disk: objects.Disk, on_primary: bool = True) -> BlockDev:
 
 
 def test_every_driver_is_held_to_the_contract() -> None:
-    told = {kind.rpartition(" ")[2] for kind in ALL if not kind.startswith("fake ")}
+    told = {kind.rpartition(" ")[2] for kind in ALL if kind.partition(" ")[0] not in _FAKES}
     assert ALL is REAL or told == set(storage.DRIVERS)
 
 
