@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
-from support import allocator, leftovers, ownshell, patience, results
+from support import allocator, leftovers, ownshell, patience, results, sharing
 
 ownshell.Leave()
 
@@ -46,6 +46,7 @@ _found_leftovers: list[str] = []
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate-golden", action="store_true", help="write the files under test/golden anew")
+    sharing.AddOptions(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,6 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_watch] = leftovers.Watch(run_id, alone)
     if not config.option.collectonly:
         config.pluginmanager.register(results.Recorder(os.path.dirname(HERE)))
+    sharing.Register(config)
 
 
 def pytest_report_header() -> str:

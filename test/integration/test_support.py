@@ -51,3 +51,55 @@ def test_tests_are_not_those_of_the_cluster_that_this_shell_uses(program: list[s
     }
     done = subprocess.run([sys.executable, *program], cwd=TREE, env=shell, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+_CONFTEST = """
+from support import sharing
+
+def pytest_addoption(parser):
+    sharing.AddOptions(parser)
+
+def pytest_configure(config):
+    sharing.Register(config)
+"""
+# A test says that it runs, and waits until the other run has come to its own.
+_WAITING = """
+import os, time, pytest
+
+@pytest.fixture(scope="{scope}")
+def place():
+    yield
+    print("torn down {name}")
+
+@pytest.mark.parametrize("case", "ab")
+def test_{name}(case, place):
+    open("ran-{name}-" + case + "-" + os.environ["RUN"], "x").close()
+    while len({{name.rpartition("-")[2] for name in os.listdir(".") if name.startswith("ran-")}}) < 2:
+        time.sleep(0.01)
+"""
+
+
+def test_two_runs_share_files_and_each_test_runs_once(tmp_path: Path) -> None:
+    names = ["first/five", "first/two", "four", "one", "second/three"]
+    for name in names:
+        path = tmp_path / "test/integration" / os.path.dirname(name) / f"test_{os.path.basename(name)}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_WAITING.format(name=os.path.basename(name), scope="package"))
+    (tmp_path / "conftest.py").write_text(_CONFTEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "shared").mkdir()
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--share-{end}=shared", "test"],
+            cwd=tmp_path,
+            env={**os.environ, "RUN": end, "PYTHONPATH": str(TREE / "test")},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for end in ("first", "last")
+    ]
+    printed = [run.communicate(timeout=60)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], printed
+    ran = sorted(path.name.split("-")[1:3] for path in tmp_path.glob("ran-*"))
+    assert ran == sorted([os.path.basename(name), case] for name in names for case in "ab")
+    assert (tmp_path / "ran-five-a-first").exists() and (tmp_path / "ran-one-a-last").exists()
