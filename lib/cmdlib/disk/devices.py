@@ -147,16 +147,8 @@ def Undo(caller: Caller, made: Iterable[tuple[str, objects.Disk]], instance: obj
 
 
 def RemovalByHand(disk: objects.Disk, node_uuid: str) -> str:
-    """Return how to remove on a node what a disk that is in no configuration (any longer) may have left there.
-
-    What it is called there is all that people can look for.
-    """
-    minor = disk_params.Of(disk).Minor(disk, node_uuid)
-    names = [] if minor is None else [f"'drbdsetup down resource{minor}'"]
-    names += [f"'lvremove {name}'" for name in disk.VolumeNames()]
-    if disk.dev_type in disk_params.With(file_based=True):
-        names = [f"'rm {disk_params.Of(disk).Place(disk)}'"]
-    return f"run {' and '.join(names)} there if it exists" if names else "remove it by hand"
+    """Return the hint for a disk that is in no configuration (any longer) and could not be removed from a node."""
+    return disk_params.Of(disk).Removal(disk, node_uuid)
 
 
 def RemoveDevice(caller: Caller, node_uuid: str, instance: objects.Instance, disk: objects.Disk) -> RpcResult:

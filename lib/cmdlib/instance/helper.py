@@ -98,8 +98,7 @@ class Helper:
             able = ", ".join(sorted(one for one, traits in hv.TRAITS.items() if traits.boot_disk is not None))
             raise self._Refused(f"hypervisor {instance.hypervisor} cannot boot the helper from a disk; {able} can")
         template = disk_params.TEMPLATES[self._Template()]
-        cluster = lu.snapshot.cluster
-        unit = cluster.volume_group_name if template.volume else cluster.file_storage_dir
+        unit = getattr(lu.snapshot.cluster, str(template.unit_type.space))
         needed = self._Request().size + self._Besides() + (besides or {}).get(str(unit), 0)
         diskgen.CheckFreeSpace(lu, [instance.primary_node], {str(unit): needed}, template.storage_type)
         # What a running guest has is free when it has been stopped.
@@ -115,8 +114,7 @@ class Helper:
         cluster = self._lu.snapshot.cluster
         alone = [disk_params.TEMPLATES[name] for name in disk_params.With(copyable=True)]
         for template in sorted(alone, key=lambda template: not template.volume):
-            place = "volume_group_name" if template.volume else str(template.directory)
-            if getattr(cluster, place, None):
+            if template.unit_type.space is not None and getattr(cluster, template.unit_type.space):
                 return template.name
         raise self._Refused(
             "the cluster has neither a volume group nor a directory for the disk of the helper",

@@ -88,6 +88,12 @@ class Reservations(Protocol):
     def Secret(self) -> str: ...
 
 
+def RunThere(*commands: str) -> str:
+    """Return what to do on a node with things that may not be there."""
+    names = " and ".join(f'"{command}"' if "'" in command else f"'{command}'" for command in commands)
+    return f"run {names} there if {'it exists' if len(commands) == 1 else 'they exist'}"
+
+
 class DiskTemplate:
     """A disk template, as the master knows it."""
 
@@ -158,7 +164,7 @@ class DiskTemplate:
     """Its driver makes it as large as what is recorded and the amount together, whatever it has: repeating adds nothing."""
     snapshots: ClassVar[bool] = False
     space_checked: ClassVar[bool] = False
-    """Free space is checked before a disk is made."""
+    """The free space of its volume groups is checked before a disk is made or grows."""
     adopts: ClassVar[str | None] = None
     must_adopt: ClassVar[bool] = False
     convertible_from: ClassVar[bool] = True
@@ -237,6 +243,19 @@ class DiskTemplate:
     def Directory(self, disk: objects.Disk) -> str | None:
         """Return the directory that its file shares with the others of its instance, if that has the instance's name."""
         return posixpath.dirname(self.Place(disk)) if self.name_in_path else None
+
+    def Unit(self, cluster: objects.Cluster, disk: objects.Disk) -> str | None:
+        """Return the storage unit that its data lies in, such as a volume group; None where nodes report no space of it."""
+        del cluster, disk
+        return None
+
+    def Removal(self, disk: objects.Disk, node_uuid: str) -> str:
+        """Return how people remove what a disk that is in no configuration (any longer) may have left on a node.
+
+        What it is called there is all that they can look for.  Empty where nothing of it is ours.
+        """
+        del node_uuid
+        return f"remove {self.Place(disk)} if it is there"
 
     def At(self, disk: objects.Disk, place: str) -> objects.Disk:
         """Return the disk with another place of the same source."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import posixpath
+import shlex
+from typing import TYPE_CHECKING, Any
 
 from ganeti import constants
 from ganeti.params.disk.base import (
@@ -13,8 +15,12 @@ from ganeti.params.disk.base import (
     DiskPlan,
     DiskRequest,
     DiskTemplate,
+    RunThere,
 )
 from ganeti.params.types import INT, STRING, Between, MakeTable, Param
+
+if TYPE_CHECKING:
+    from ganeti import objects
 
 
 class _Files(DiskTemplate):
@@ -29,6 +35,15 @@ class _InDirectory(_Files):
     def _Identity(self, plan: DiskPlan, request: DiskRequest, prefix: str, index: int) -> tuple[Any, ...]:
         del request
         return (plan.driver, f"{plan.directory}/{prefix}.{self.name}.disk{index}")
+
+    def Unit(self, cluster: objects.Cluster, disk: objects.Disk) -> str | None:
+        """Return a directory above that of the disk's file, which need not exist on every node yet."""
+        directory, top = str(self.Directory(disk)), str(getattr(cluster, str(self.directory)))
+        return top if directory.startswith(f"{top}/") else posixpath.dirname(directory)
+
+    def Removal(self, disk: objects.Disk, node_uuid: str) -> str:
+        del node_uuid
+        return RunThere(f"rm {shlex.quote(self.Place(disk))}")
 
 
 class File(_InDirectory):
@@ -70,3 +85,7 @@ class Gluster(_Files):
     def _Identity(self, plan: DiskPlan, request: DiskRequest, prefix: str, index: int) -> tuple[Any, ...]:
         del request, prefix
         return (plan.driver, f"ganeti/{plan.instance_uuid}.{index}")
+
+    def Removal(self, disk: objects.Disk, node_uuid: str) -> str:
+        del node_uuid
+        return f"remove {self.Place(disk)} from the Gluster volume if it is there"

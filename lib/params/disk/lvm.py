@@ -16,6 +16,7 @@ from ganeti.params.disk.base import (
     DiskTemplate,
     MirrorTemplate,
     Reservations,
+    RunThere,
 )
 from ganeti.params.types import BOOL, INT, STRING, AtLeast, Between, Check, MakeTable, OneOf, Param
 
@@ -66,6 +67,14 @@ class Plain(DiskTemplate):
 
     def _Identity(self, plan: DiskPlan, request: DiskRequest, prefix: str, index: int) -> tuple[Any, ...]:
         return (request.vg or plan.vg, f"{prefix}.disk{index}")
+
+    def Unit(self, cluster: objects.Cluster, disk: objects.Disk) -> str | None:
+        del cluster
+        return self.Source(disk)
+
+    def Removal(self, disk: objects.Disk, node_uuid: str) -> str:
+        del node_uuid
+        return RunThere(*_RemoveVolumes(disk))
 
 
 class Drbd(MirrorTemplate):
@@ -249,6 +258,14 @@ class Drbd(MirrorTemplate):
         minors: dict[str, int] = {node_a: minor_a, node_b: minor_b}
         return minors.get(node_uuid)
 
+    def Unit(self, cluster: objects.Cluster, disk: objects.Disk) -> str | None:
+        return _VOLUME.Unit(cluster, self.Data(disk))
+
+    def Removal(self, disk: objects.Disk, node_uuid: str) -> str:
+        minor = self.Minor(disk, node_uuid)
+        down = [] if minor is None else [f"drbdsetup down resource{minor}"]
+        return RunThere(*down, *_RemoveVolumes(disk))
+
     def ForNode(self, disk: objects.Disk, node_uuid: str) -> objects.Disk:
         *others, _secret = disk.logical_id
         return disk if node_uuid in others[:2] else disk.Replace(logical_id=(*others, ""))
@@ -273,6 +290,10 @@ class Drbd(MirrorTemplate):
 
 
 _VOLUME = Plain()
+
+
+def _RemoveVolumes(disk: objects.Disk) -> list[str]:
+    return [f"lvremove {name}" for name in disk.VolumeNames()]
 
 
 def _VolumeName(prefix: str, index: int, part: str) -> str:

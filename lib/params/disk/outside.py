@@ -47,6 +47,11 @@ class BlockDevice(DiskTemplate):
         del plan, prefix, index
         return ("manual", request.adopt)
 
+    def Removal(self, disk: objects.Disk, node_uuid: str) -> str:
+        """Return nothing: the device was there before, and stays."""
+        del disk, node_uuid
+        return ""
+
 
 class Rbd(DiskTemplate):
     """``logical_id``: ``rbd``, and the name of the image."""
@@ -63,6 +68,10 @@ class Rbd(DiskTemplate):
     def _Identity(self, plan: DiskPlan, request: DiskRequest, prefix: str, index: int) -> tuple[Any, ...]:
         del plan, request
         return ("rbd", f"{prefix}.rbd.disk{index}")
+
+    def Removal(self, disk: objects.Disk, node_uuid: str) -> str:
+        del node_uuid
+        return f"remove image {self.Place(disk)} from its Ceph pool if it is there"
 
 
 class Ext(DiskTemplate):
@@ -88,3 +97,7 @@ class Ext(DiskTemplate):
     def _Identity(self, plan: DiskPlan, request: DiskRequest, prefix: str, index: int) -> tuple[Any, ...]:
         del plan
         return (request.provider, f"{prefix}.ext.disk{index}")
+
+    def Removal(self, disk: objects.Disk, node_uuid: str) -> str:
+        del node_uuid
+        return f"remove volume {self.Place(disk)} of storage provider {self.Source(disk)} if it is there"

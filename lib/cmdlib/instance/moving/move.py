@@ -6,7 +6,6 @@ those on the source are.  ``gnt-cluster verify`` names either with the command t
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -139,17 +138,11 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
             diskgen.CheckSpindles(self.snapshot, [self._target.uuid], template.name, requests)
         needed: dict[str, int] = {}
         for disk in self._disks:
-            unit = template.Source(disk) if template.volume else self._FileUnit(disk)
-            # A copy has no holes: of a file it takes all that the guest could ever write.
-            needed[unit] = needed.get(unit, 0) + disk.size
+            unit = template.Unit(self.snapshot.cluster, disk)
+            if unit is not None:
+                # A copy has no holes: of a file it takes all that the guest could ever write.
+                needed[unit] = needed.get(unit, 0) + disk.size
         diskgen.CheckFreeSpace(self, [self._target.uuid], needed, template.storage_type)
-
-    def _FileUnit(self, disk: objects.Disk) -> str:
-        """Return a directory above that of the disk's file, which need not exist on the target yet."""
-        template = disk_params.Of(disk)
-        directory = str(template.Directory(disk))
-        top = str(getattr(self.snapshot.cluster, str(template.directory)))
-        return top if directory.startswith(f"{top}/") else posixpath.dirname(directory)
 
     def _Memory(self, reason: str) -> _Needed:
         """Return what must be free on the target: the maximum, or the minimum where memory is shared."""

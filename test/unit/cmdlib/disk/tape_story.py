@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.master import Master
+from support.playedtransfers import Transfers
 from support.tape import CELLARS
 
 from ganeti import errors, objects, opcodes
@@ -53,9 +54,12 @@ def test_made_grown_moved_and_removed(taped: Master) -> None:
     taped.Run(opcodes.OpInstanceSetParams(instance_name=NEW, disks=[["add", -1, {"size": 2048}]]))
     assert [disk.size for disk in _Disks(taped)] == [1536, 2048]
     taped.Run(opcodes.OpInstanceShutdown(instance_name=NEW))
-    taped.Run(opcodes.OpInstanceRecreateDisks(instance_name=NEW, nodes=["node2"]))
+    Transfers(taped)
+    taped.Run(opcodes.OpInstanceMove(instance_name=NEW, target_node="node2"))
+    assert [taped.snapshot.NodeName(uuid) for disk in _Disks(taped) for uuid in disk.nodes] == ["node2.example.org"] * 2
+    taped.Run(opcodes.OpInstanceRecreateDisks(instance_name=NEW, nodes=["node1"]))
     assert {disk.nodes for disk in _Disks(taped)} == {(taped.Instance(NEW).primary_node,)}
-    assert taped.snapshot.NodeName(taped.Instance(NEW).primary_node).startswith("node2")
+    assert taped.snapshot.NodeName(taped.Instance(NEW).primary_node).startswith("node1")
     (info,) = taped.Run(opcodes.OpInstanceQueryData(instances=[NEW], static=True)).values()
     assert info["disks"][0]["logical_id"][0] == "reel"
     taped.Run(opcodes.OpInstanceRemove(instance_name=NEW))

@@ -7,8 +7,10 @@ import re
 import subprocess
 import sys
 
+from support.virtual import MakeDisk
 from support.virtualnode import TOP
 
+from ganeti.cmdlib.disk.devices import RemovalByHand
 from ganeti.params import disk
 
 # Where templates may be told apart by name: their objects, their drivers, and the layout of config.data, of old releases too.
@@ -87,3 +89,21 @@ def test_templates_say_what_can_be_done_with_them() -> None:
     assert disk.With(has_disks=False) == {"diskless"}
     assert disk.With(first=False) == {"diskless", "drbd"}
     assert disk.With(disk_state=True) == {"plain"}
+
+
+def test_how_people_remove_what_is_left() -> None:
+    """The command can be pasted as it is; what is not ours is not to be removed."""
+    volumes = [MakeDisk("plain", ["vg", f"one_{part}"]) for part in ("data", "meta")]
+    mirror = MakeDisk("drbd", ["node-a", "node-b", 11000, 3, 4, "secret"], children=volumes)
+    left = {
+        "run 'lvremove vg/one_data' there if it exists": volumes[0],
+        "run 'drbdsetup down resource4' and 'lvremove vg/one_data' and 'lvremove vg/one_meta' there if they exist": mirror,
+        "run 'drbdsetup down resource4' there if it exists": mirror.Replace(children=[]),
+        "run \"rm '/srv/a b/x'\" there if it exists": MakeDisk("file", ["loop", "/srv/a b/x"]),
+        "remove ganeti/1234.0 from the Gluster volume if it is there": MakeDisk("gluster", ["loop", "ganeti/1234.0"]),
+        "remove image one from its Ceph pool if it is there": MakeDisk("rbd", ["rbd", "one"]),
+        "remove volume one of storage provider san if it is there": MakeDisk("ext", ["san", "one"]),
+        "": MakeDisk("blockdev", ["manual", "/dev/sdb"]),
+    }
+    for text, found in left.items():
+        assert RemovalByHand(found, "node-b") == text
