@@ -89,18 +89,33 @@ def _Listed(words: Iterable[str], last: str = " or ") -> str:
     return f"{', '.join(first)}{last}{end}" if first else end
 
 
+# Whatever is stored, sent on or computed with fits into 64 bits; what does not overflows somewhere, or cannot be read again.
+_MOST_BITS = 63
+
+
 def _IsInt(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _MOST_BITS
+
+
+def _ExplainInt(value: Any) -> Explanation | None:
+    large = isinstance(value, int) and value.bit_length() > _MOST_BITS
+    return ((), f"{_Shown(value)} does not fit into 64 bits") if large else None
 
 
 TAny = Type("any", lambda _: True, words="anything")
 TNone = Type("null", lambda v: v is None, {"type": "null"}, "nothing")
 TBool = Type("bool", lambda v: isinstance(v, bool), {"type": "boolean"}, "true or false")
-TInt = Type("int", _IsInt, {"type": "integer"}, "a whole number")
+TInt = Type("int", _IsInt, {"type": "integer"}, "a whole number", _ExplainInt)
 TNonNegativeInt = Type(
-    "int>=0", lambda v: _IsInt(v) and v >= 0, {"type": "integer", "minimum": 0}, "a whole number, 0 or more"
+    "int>=0",
+    lambda v: _IsInt(v) and v >= 0,
+    {"type": "integer", "minimum": 0},
+    "a whole number, 0 or more",
+    _ExplainInt,
 )
-TPositiveInt = Type("int>0", lambda v: _IsInt(v) and v > 0, {"type": "integer", "minimum": 1}, "a whole number above 0")
+TPositiveInt = Type(
+    "int>0", lambda v: _IsInt(v) and v > 0, {"type": "integer", "minimum": 1}, "a whole number above 0", _ExplainInt
+)
 TFloat = Type("float", lambda v: isinstance(v, float) or _IsInt(v), {"type": "number"}, "a number")
 TNonNegativeFloat = Type(
     "float>=0", lambda v: TFloat(v) and v >= 0, {"type": "number", "minimum": 0}, "a number, 0 or more"

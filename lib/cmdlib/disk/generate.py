@@ -18,6 +18,8 @@ from ganeti.utils.text import ParseUnit, Repeated
 if TYPE_CHECKING:
     from ganeti.rpc import RpcResult
 
+_MOST_SIZE = 1 << 43
+"""MiB: as many bytes as a device can have."""
 _PARAM_NAME_LIMIT = 128
 _ADOPTABLE_DIRECTORY = "/dev/disk/"
 
@@ -28,8 +30,8 @@ def ParseSize(value: Any, where: str) -> int:
         size = ParseUnit(value) if isinstance(value, str) else int(value)
     except (errors.UnitParseError, ValueError, TypeError) as err:
         raise Invalid(f"Invalid size of {where}: {err}") from err
-    if size <= 0:
-        raise Invalid(f"Invalid size of {where}: {size} MiB")
+    if not 0 < size <= _MOST_SIZE:
+        raise Invalid(f"Invalid size of {where}: {value}; 1 to {_MOST_SIZE} MiB are possible")
     return size
 
 

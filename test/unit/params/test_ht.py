@@ -38,6 +38,8 @@ MISFITS: list[tuple[ht.Type, Any, str]] = [
     (ht.TListOf(types.TDisk), [{"size": 1024, "mode": "xx"}], "item 0, 'mode': expected ro or rw, got 'xx'"),
     (types.TModifications(types.TNic), [["add", -1, {"mac": 5}]],
      "item 0, item 2, 'mac': expected a text that is not empty, got 5"),
+    (ht.TInt, 2**63, "9223372036854775808 does not fit into 64 bits"),
+    (ht.TNonNegativeInt, -1, "expected a whole number, 0 or more, got -1"),
     (ht.TString, 10**200, "expected a text, got 1" + "0" * 79 + "..."),
 ]  # fmt: skip
 

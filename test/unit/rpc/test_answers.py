@@ -125,6 +125,9 @@ def test_rows_of_storage_have_everything_that_is_read() -> None:
     for size in ("%s%n", "", "nan", "inf", "1" * 400, 10**400, float("nan"), None):
         assert not Fits("node_volumes", [{**row, "size": size}])
         assert not Fits("lv_list", {"xenvg/v": [size, False, False]})
+    for large in (2**63, 10**400):
+        assert not Fits("blockdev_getdimensions", [[large, None]])
+        assert not Fits("blockdev_getdimensions", [[1, large]])
     assert not Fits("bdev_sizes", {"/dev/sda": 10**400}) and Fits("bdev_sizes", {"/dev/sda": 1 << 50})
 
 
