@@ -98,6 +98,8 @@ class TLMoveAnywhere(TLMigrateInstance):
         StartDisks(self, self._instance, force=False)
         replacement = NewSecondary(self.lu, False, kept, left, self.target_uuid)  # type: ignore[arg-type]
         replacement.Move()
+        # With what shows that an instance may be started from them there.
+        self._Close(kept)
         ShutdownDisks(self, self._instance)
         instance = self.cfg.SetInstancePrimaryNode(self._instance.uuid, self.target_uuid)
         started = instance.admin_state == constants.ADMINST_UP
@@ -107,6 +109,8 @@ class TLMoveAnywhere(TLMigrateInstance):
             else:
                 StartDisks(self, self._instance, force=False)
         except errors.OpExecError as err:
+            result = self.rpc.call_blockdev_close(self.target_uuid, instance.name, self._Argument())
+            result.Warn(f"The disks may still be open on node {self._Name(self.target_uuid)}", self.lu.LogWarning)
             self.cfg.SetInstancePrimaryNode(instance.uuid, kept)
             raise errors.OpExecError(
                 f"{err}; the instance is down, and its complete copy is on {self._Name(kept)}",

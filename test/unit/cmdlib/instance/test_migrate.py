@@ -10,7 +10,7 @@ from support.master import KilledInPause, Master
 from support.standinlvm import StandInLvm
 from support.writers import InFiles
 
-from ganeti import errors, opcodes, runtime
+from ganeti import errors, opcodes, pathutils, runtime
 from ganeti.params import runstate
 
 WEB = "web.example.org"
@@ -491,6 +491,11 @@ def test_the_guest_does_not_wait_for_its_new_copy_but_the_old_one_does(trio: Mas
     assert WEB in trio[2].guests and _Volumes(trio, 1) == []
 
 
+def _IsLinked(master: Master, number: int) -> bool:
+    """Whether a hypervisor of the node finds the disk."""
+    return master[number].machine.disk.Lookup(pathutils.InstanceDiskLink(WEB, 0), follow=False) is not None
+
+
 @pytest.mark.req("D20-FOA-01")
 def test_a_failover_to_a_third_node_starts_while_the_new_copy_is_filled(trio: Master) -> None:
     started: list[tuple[str, list[str]]] = []
@@ -500,6 +505,7 @@ def test_a_failover_to_a_third_node_starts_while_the_new_copy_is_filled(trio: Ma
     assert (web.primary_node, trio.snapshot.SecondaryNodes(web)) == (trio.nodes[2], (trio.nodes[0],))
     assert WEB in trio[2].guests and WEB not in trio[0].guests
     assert trio[2].devices[DRBD].open and not trio[0].devices[DRBD].open
+    assert [_IsLinked(trio, number) for number in range(3)] == [False, False, True]
     [(_, left)] = started
     assert len(left) == 2, "the copy that is given up is there until the new one is complete"
     assert _Volumes(trio, 1) == [] and DRBD not in trio[1].devices
@@ -536,6 +542,7 @@ def test_a_failover_to_a_third_node_that_fails_leaves_the_complete_copy_primary(
     assert f"gnt-instance startup {WEB}" in str(caught.value.hint)
     web = trio.Instance(WEB)
     assert (web.primary_node, trio.snapshot.SecondaryNodes(web)) == (trio.nodes[0], (trio.nodes[2],))
+    assert not any(_IsLinked(trio, number) for number in range(3))
     trio.Run(opcodes.OpInstanceStartup(instance_name=WEB))
     assert WEB in trio[0].guests
 
