@@ -103,13 +103,13 @@ class Machine:
             stderr=open(self._folder / f"{self.name}.qemu", "wb"),  # noqa: SIM115 - the process keeps it
         )
         end = time.monotonic() + 60
-        while not port.exists():
+        self._socket = socket.socket(socket.AF_UNIX)
+        # Its file is there a moment before anybody listens.
+        while self._socket.connect_ex(str(port)) != 0:
             self._CheckAlive()
             if time.monotonic() > end:
                 raise AssertionError(f"{self.name}: QEMU makes no socket for the agent")
             time.sleep(0.05)
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.connect(str(port))
         self._answers.clear()
         threading.Thread(target=self._Read, args=(self._socket,), daemon=True).start()
 
