@@ -232,19 +232,20 @@ def AssembleDisks(
     disks: Sequence[objects.Disk] | None = None,
     ignore_secondaries: bool = False,
     ignore_size: bool = False,
+    may_part: bool = True,
 ) -> Assembled:
     """Set disks up on all their nodes.
 
     All disks are marked active first, so that a watcher repairs what is interrupted; when it fails they are what they were
     before, as a guest may be using them.  The side of a mirror on a node that is offline, or to be ignored, and cannot be
-    set up does not count from then on.
+    set up does not count from then on; nor does one that is to be ignored, is set up and does not connect (``may_part``).
     """
     chosen = caller.snapshot.InstanceDisks(instance) if disks is None else disks
     active = caller.snapshot.instances[instance.uuid].disks_active if disks is None else True
     if disks is None:
         instance = caller.cfg.MarkInstanceDisksActive(instance.uuid)
     instance = _NewAttempt(instance)
-    assembly = _Assembly(caller, instance, ignore_secondaries, ignore_size)
+    assembly = _Assembly(caller, instance, ignore_secondaries, ignore_size, may_part)
     assembly.OpenOlder(mirrors.Mirrors(chosen))
     if assembly.all_well:
         # First everywhere as secondary: with the mirror connected before it becomes primary nothing is resynchronised
@@ -264,7 +265,7 @@ def AssembleDisks(
 def OpenDisks(caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk]) -> objects.Instance:
     """Open disks that are set up on the primary node; return the instance as it can be started.  Raises OpExecError."""
     instance = _NewAttempt(instance)
-    assembly = _Assembly(caller, instance, False, False)
+    assembly = _Assembly(caller, instance)
     for disk in disks:
         assembly.Open(disk)
     if not assembly.all_well:
@@ -285,13 +286,21 @@ def _NewAttempt(instance: objects.Instance) -> objects.Instance:
 class _Assembly:
     """Setting the disks of one instance up."""
 
-    def __init__(self, caller: Caller, instance: objects.Instance, ignore_secondaries: bool, ignore_size: bool):
+    def __init__(
+        self,
+        caller: Caller,
+        instance: objects.Instance,
+        ignore_secondaries: bool = False,
+        ignore_size: bool = False,
+        may_part: bool = True,
+    ):
         self.all_well = True
         self.paths: list[list[Any]] = []
         self._caller = caller
         self._instance = instance
         self._ignore_secondaries = ignore_secondaries
         self._ignore_size = ignore_size
+        self._may_part = ignore_secondaries and may_part
         self._indexes = {uuid: index for index, uuid in enumerate(instance.disks)}
         # Disks of which no side that can be reached has all the data.
         self._hopeless: set[str] = set()
@@ -396,7 +405,8 @@ class _Assembly:
         if other is None:
             return None
         state = self._OnPrimary(disk)
-        if self._ignore_secondaries and not self._needs_other and mirrors.IsWaiting(state):
+        part = self._may_part or disk.uuid in self._away
+        if part and not self._needs_other and mirrors.IsWaiting(state):
             return other
         return {mirrors.HERE: primary, mirrors.THERE: other}.get(mirrors.Lacking(state) or "")
 
@@ -452,7 +462,7 @@ def WayOn(caller: Caller, instance: objects.Instance, force: bool) -> str | None
     ``force``: whoever asked does without the other side.
     """
     newer = _WhereItIsNewer(caller, instance)
-    return newer or _WayOut(caller, instance) or (None if force else _Choice(caller, instance))
+    return newer or _WayOut(caller, instance) or (None if force else Choice(caller, instance))
 
 
 def _WhereItIsNewer(caller: Caller, instance: objects.Instance) -> str | None:
@@ -526,7 +536,7 @@ def _LacksData(state: Mapping[str, Any] | None) -> bool:
     return state is not None and bool(state.get("incomplete")) and not state["in_resync"]
 
 
-def _Choice(caller: Caller, instance: objects.Instance) -> str | None:
+def Choice(caller: Caller, instance: objects.Instance) -> str | None:
     """Return how to choose a side if those of a mirror refuse to connect; whoever starts it by force chooses unseen."""
     snapshot, primary = caller.snapshot, instance.primary_node
     disks = mirrors.Mirrors(snapshot.InstanceDisks(instance))

@@ -103,11 +103,24 @@ def Lacking(state: dict[str, Any] | None) -> str | None:
 
 
 def IsAlone(state: dict[str, Any] | None) -> bool:
-    """Return whether a side in use writes alone without a connection: the other one was not fenced when it was lost."""
+    """Return whether a side in use writes alone without a connection: the other one was not fenced when it was lost.
+
+    One that refuses to connect may have met another that was written, too: nobody but an administrator chooses between them.
+    """
     return (
         state is not None
         and bool(state["primary"] and state["local_uptodate"])
-        and not (state["frozen"] or state["connected"] or state["in_resync"])
+        and not (state["frozen"] or state["connected"] or state["in_resync"] or state["standalone"])
+    )
+
+
+def RefusesWithData(state: dict[str, Any] | None) -> bool:
+    """Return whether a side has data of its own that may count, and refuses to connect."""
+    return (
+        state is not None
+        and bool(state["standalone"])
+        and not state.get("incomplete")
+        and state.get("disk") != OUTDATED
     )
 
 

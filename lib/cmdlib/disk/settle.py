@@ -11,6 +11,7 @@ from typing import Any
 from ganeti import errors, objects, opcodes
 from ganeti.cmdlib.base import Feedback
 from ganeti.cmdlib.disk import mirrors
+from ganeti.cmdlib.disk.devices import Choice
 from ganeti.cmdlib.instance.base import NoHooksInstanceLU
 from ganeti.params import disk as disk_params
 
@@ -123,6 +124,13 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
     def _IsAlone(self, disk: objects.Disk, state: dict[str, Any] | None) -> bool:
         """Return whether a side that was not fenced writes alone, as those that release 3.1 set up do."""
         if not mirrors.IsAlone(state):
+            return False
+        if mirrors.RefusesWithData((self._Glance(self._Other(disk)) or {}).get(disk.uuid)):
+            self.LogWarning(
+                f"{disk.iv_name} does not connect to {self._Name(self._Other(disk))}, where it may have been written, too",
+                hint=Choice(self, self.instance),
+            )
+            self._stuck.append(f"{disk.iv_name} has two sides that may both have been written")
             return False
         if not self._IsOpenThere(disk):
             return True

@@ -105,7 +105,7 @@ class TLMoveAnywhere(TLMigrateInstance):
         started = instance.admin_state == constants.ADMINST_UP
         try:
             if started:
-                self._StartOnTarget(ignore_secondaries=False)
+                self._StartOnTarget(stays=False, ignore_secondaries=False)
             else:
                 StartDisks(self, self._instance, force=False)
         except errors.OpExecError as err:

@@ -16,7 +16,7 @@ from ganeti.cmdlib.common import (
 )
 from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.copies import Copies
-from ganeti.cmdlib.disk.devices import AssembleDisks, ShutdownDisks
+from ganeti.cmdlib.disk.devices import AssembleDisks, ShutdownDisks, WayOn
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckTargetPolicy
 from ganeti.cmdlib.instance.moving.looking import EndLeftovers, Situation
 from ganeti.cmdlib.instance.moving.settling import Settler
@@ -271,7 +271,7 @@ class TLMigrateInstance(Settler):
         # A guest that was not seen to end may write for as long as its node is not told otherwise.
         instance = self.cfg.SetInstancePrimaryNode(instance.uuid, self.target_uuid, alone=silent)
         if instance.admin_state == constants.ADMINST_UP:
-            self._StartOnTarget()
+            self._StartOnTarget(stays=not (source.offline or self._ignore_consistency))
 
     def _StopGuest(self, instance: objects.Instance, source: objects.Node) -> bool:
         """Shut the guest down; return whether its node did not say that it has ended."""
@@ -302,14 +302,18 @@ class TLMigrateInstance(Settler):
         else:
             self._feedback("* not checking disk consistency as instance is not running")
 
-    def _StartOnTarget(self, ignore_secondaries: bool = True) -> None:
+    def _StartOnTarget(self, stays: bool, ignore_secondaries: bool = True) -> None:
+        """Set the disks up and start the guest.
+
+        ``stays``: a side on the source that is there and does not connect may be the newer one; then the instance stays there.
+        """
         target = self._Name(self.target_uuid)
         self._feedback(f"* activating the instance's disks on target node {target}")
         instance = self._instance
-        assembled = AssembleDisks(self, instance, ignore_secondaries=ignore_secondaries)
+        assembled = AssembleDisks(self, instance, ignore_secondaries=ignore_secondaries, may_part=not stays)
         if not assembled.all_well:
-            ShutdownDisks(self, instance)
-            raise errors.OpExecError(f"Can't activate the disks of instance {instance.name} on node {target}")
+            error = f"Can't activate the disks of instance {instance.name} on node {target}"
+            raise self._StayOnSource(error) if stays else self._DisksDown(error)
         self._feedback(f"* starting the instance on the target node {target}")
         instance, opened = self._instance, assembled.instance
         result = self.rpc.call_instance_start(self.target_uuid, (opened, None, None), False, self.lu.op.reason)
@@ -317,6 +321,20 @@ class TLMigrateInstance(Settler):
             ShutdownDisks(self, instance)
             result.Raise(f"Could not start instance {instance.name} on node {target}")
         LimitStart(self.lu, instance, self._room)
+
+    def _DisksDown(self, error: str, hint: str | None = None) -> errors.OpExecError:
+        ShutdownDisks(self, self._instance)
+        return errors.OpExecError(error, hint=hint)
+
+    def _StayOnSource(self, error: str) -> errors.OpExecError:
+        """Give the disks back to the source, and return the error."""
+        source, target = self._Name(self.source_uuid), self._Name(self.target_uuid)
+        instance = self.cfg.SetInstancePrimaryNode(self._instance.uuid, self.source_uuid)
+        hint = WayOn(self, instance, force=False) or (
+            f"if the nodes cannot reach each other, repair the link between them and try again; 'gnt-instance failover"
+            f" --ignore-consistency {instance.name}' uses the copy on {target} and gives up what only {source} has"
+        )
+        return self._DisksDown(f"{error}; it stays on {source}", hint)
 
     # --- while it runs ------------------------------------------------------------------------------------------------
 
