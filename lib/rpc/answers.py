@@ -62,7 +62,13 @@ _MirrorState = ht.TStrictDict(
         "primary": ht.TBool,
         "frozen": ht.TBool,
     },
-    {"size": _MaybeInt, "incomplete": ht.TBool, "disk": _MaybeString, "stranger": _MaybeString},
+    {
+        "size": _MaybeInt,
+        "incomplete": ht.TBool,
+        "peer_primary": ht.TBool,
+        "disk": _MaybeString,
+        "stranger": _MaybeString,
+    },
     ht.TAny,
 )
 _Migration = ht.TStrictDict(

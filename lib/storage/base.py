@@ -352,6 +352,8 @@ class MirrorState:
     size: int | None = None
     # Without a disk, or without some of its data: nobody can use it before it has been filled.
     incomplete: bool = False
+    # The other side is connected, and open there.
+    peer_primary: bool = False
     # The state of the local disk in the words of the program; None where it is not known.
     disk: str | None = None
     # What is there in its place (``Mirror.Stranger``): then everything else says that there is nothing,

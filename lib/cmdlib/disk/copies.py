@@ -62,11 +62,23 @@ class Copies:
             if not may_be_alone:
                 raise errors.OpExecError(
                     f"Disk {disk.iv_name} is degraded or not fully synchronized on {self._ROLE} {self._node}, aborting",
-                    hint="its newest data may be on the other node only; wait for the sync or repair the disk",
+                    hint=self._WhenDegraded(),
                 )
             self._JudgeAge(disk, state, older, feedback)
             feedback(f"Ignoring degraded disk {disk.iv_name} on {self._ROLE} {self._node}")
         self._SetUpAndJudge(idle, older, feedback)
+
+    def _WhenDegraded(self) -> str:
+        name = self._instance.name
+        if mirrors.LookBriefly(self._caller, self._instance, self._disks, self._source.uuid) is None:
+            return (
+                f"node {self._source.name} does not answer: if it is off, use 'gnt-node modify --offline yes {self._source.name}'"
+                " and try again"
+            )
+        return (
+            f"its newest data may be on node {self._source.name} only: use 'gnt-instance activate-disks --wait-for-sync {name}' and"
+            " try again"
+        )
 
     def _IsNewest(self, disk: objects.Disk) -> bool:
         """Return whether the record says that only the copy on this node counts."""

@@ -615,8 +615,24 @@ def WaitForSync(
             break
         unit.Pause(min(_MAX_PAUSE, longest))
     if done and not oneshot:
-        unit.LogInfo(f"Instance {instance.name}'s disks are in sync")
+        degraded = _TellIncomplete(caller, instance, chosen) or degraded
+        if not degraded:
+            unit.LogInfo(f"Instance {instance.name}'s disks are in sync")
     return not degraded
+
+
+def _TellIncomplete(caller: Caller, instance: objects.Instance, disks: Iterable[objects.Disk]) -> bool:
+    """Warn about mirrors that have not two complete sides, none of which is being filled; return whether there are any."""
+    primary, chosen = instance.primary_node, mirrors.Mirrors(disks)
+    view = (mirrors.Look(caller, instance, chosen, [primary])[primary] if chosen else None) or {}
+    short = [disk for disk in chosen if disk.uuid in view and not mirrors.IsComplete(view[disk.uuid])]
+    for disk in short:
+        Unit(caller).LogWarning(
+            f"{disk.iv_name} is {mirrors.DescribeState(view[disk.uuid])} on node {caller.snapshot.NodeName(primary)}",
+            hint=f"if a disk of either node has failed, use 'gnt-instance replace-disks --auto {instance.name}'; 'gnt-cluster"
+            " verify' says more",
+        )
+    return bool(short)
 
 
 def _JudgeSync(

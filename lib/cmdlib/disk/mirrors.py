@@ -197,11 +197,19 @@ def CheckCounts(
     disks = snapshot.InstanceDisks(instance)
     behind = BehindOn(disks if indexes is None else [disks[index] for index in indexes], node_uuid)
     if behind:
-        raise errors.OpPrereqError(
-            f"Instance {instance.name} {what}: {Describe(snapshot, behind)}; what was written after that is missing there",
-            errors.ECODE_STATE,
-            hint=f"{hint or HintToFill(snapshot, instance, node_uuid)}; {HintIfLost(snapshot, instance, node_uuid)}",
-        )
+        hint = f"{hint or HintToFill(snapshot, instance, node_uuid)}; {HintIfLost(snapshot, instance, node_uuid)}"
+        raise NotCounting(snapshot, instance, behind, what, hint)
+
+
+def NotCounting(
+    snapshot: objects.Snapshot, instance: objects.Instance, behind: Iterable[objects.Disk], what: str, hint: str
+) -> errors.OpPrereqError:
+    """Return the error for what cannot be done as copies on a node, which the records name, do not count."""
+    return errors.OpPrereqError(
+        f"Instance {instance.name} {what}: {Describe(snapshot, behind)}; what was written after that is missing there",
+        errors.ECODE_STATE,
+        hint=hint,
+    )
 
 
 def CheckViews(caller: Caller, instance: objects.Instance, nodes: Sequence[str], what: str) -> None:

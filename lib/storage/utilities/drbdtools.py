@@ -720,5 +720,6 @@ def StateOf(minor: Minor) -> MirrorState:
         frozen=minor.frozen,
         size=SizeOf(minor.minor),
         incomplete=minor.disk not in (UPTODATE, CONSISTENT, OUTDATED),
+        peer_primary=minor.connected and minor.peer_role == PRIMARY,
         disk=minor.disk,
     )

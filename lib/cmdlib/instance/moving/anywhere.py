@@ -84,6 +84,7 @@ class TLMoveAnywhere(TLMigrateInstance):
         if not self._MayFailOver(situation):
             raise situation.Error("cannot be failed over")
         EndLeftovers(self, self._instance, situation, keep=source.uuid)
+        self._CheckSourceIsOff(self._old_secondary)
         if kept != self.source_uuid:
             self._CheckCopies(kept, situation, excused=True)
         self._MakeRoom()

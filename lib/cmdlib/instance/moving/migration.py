@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ganeti import objects
 
 _STATUS_PAUSE = 1.0
+# How long DRBD may take to notice that the other node is gone.
+_DEATH_SECONDS = 30.0
 _REPORT_PAUSE = 10.0
 # How long a source may be silent before its guest is looked for, and how long that may take.
 _SILENCE = 60.0
@@ -107,12 +109,8 @@ class TLMigrateInstance(Settler):
         """Check that the target has all the data as far as the configuration knows."""
         instance, target = self._instance, self._Name(self.target_uuid)
         if not self.failover:
-            lost_disk = (
-                f"if the disk works again, use 'gnt-instance activate-disks --wait-for-sync {instance.name}', otherwise"
-                f" 'gnt-instance replace-disks --auto {instance.name}'; then wait some seconds and try again"
-            )
             for node in self._pair:
-                hint = lost_disk if node == self.source_uuid else ""
+                hint = self._HowToFill(instance) if node == self.source_uuid else ""
                 mirrors.CheckCounts(self.snapshot, instance, node, "cannot be migrated", hint)
             return
         behind = mirrors.BehindOn(self._disks, self.target_uuid)
@@ -120,12 +118,20 @@ class TLMigrateInstance(Settler):
             text = mirrors.Describe(self.snapshot, behind)
             self.lu.LogWarning(f"{text}: what was written after that is given up, as requested")
             return
-        mirrors.CheckCounts(
-            self.snapshot,
-            instance,
-            self.target_uuid,
-            "cannot be failed over",
-            f"if node {self._Name(self.source_uuid)} comes back, wait until {target} is filled again",
+        source = self.snapshot.nodes[self.source_uuid]
+        hint = f"if node {source.name} comes back, wait until {target} is filled again"
+        if behind and not source.offline:
+            view = mirrors.LookBriefly(self, instance, behind, source.uuid)
+            if view is not None:
+                hint = self._HowToFill(instance)
+                if all(view.get(disk.uuid, {}).get("local_uptodate") for disk in behind):
+                    raise mirrors.NotCounting(self.snapshot, instance, behind, "cannot be failed over", hint)
+        mirrors.CheckCounts(self.snapshot, instance, self.target_uuid, "cannot be failed over", hint)
+
+    def _HowToFill(self, instance: objects.Instance) -> str:
+        return (
+            f"if the disk works again, use 'gnt-instance activate-disks --wait-for-sync {instance.name}', otherwise"
+            f" 'gnt-instance replace-disks --auto {instance.name}'; then wait some seconds and try again"
         )
 
     def _MayMigrate(self, situation: Situation) -> bool:
@@ -254,6 +260,7 @@ class TLMigrateInstance(Settler):
             self._Settle(situation)
             return
         EndLeftovers(self, instance, situation, keep=source.uuid)
+        self._CheckSourceIsOff(self.target_uuid)
         self._CheckCopies(self.target_uuid, situation, excused=source.offline or self._ignore_consistency)
         self._MakeRoom()
         silent = self._StopGuest(instance, source)
@@ -272,6 +279,32 @@ class TLMigrateInstance(Settler):
         instance = self.cfg.SetInstancePrimaryNode(instance.uuid, self.target_uuid, alone=silent)
         if instance.admin_state == constants.ADMINST_UP:
             self._StartOnTarget(stays=not (source.offline or self._ignore_consistency))
+
+    def _CheckSourceIsOff(self, other_uuid: str) -> None:
+        """Raise OpExecError if the source, which is marked offline, still has a mirror open: its guest would be frozen.
+
+        DRBD on the other node knows; that a node has died is noticed there some seconds later.
+        """
+        source = self.snapshot.nodes[self.source_uuid]
+        disks = mirrors.Mirrors(self._disks)
+        if not (source.offline and disks):
+            return
+        until = runtime.Monotonic() + _DEATH_SECONDS
+        while True:
+            view = mirrors.Look(self, self._instance, disks, [other_uuid])[other_uuid] or {}
+            used = [str(disk.iv_name) for disk in disks if view.get(disk.uuid, {}).get("peer_primary")]
+            if not used:
+                return
+            if runtime.Monotonic() >= until:
+                break
+            self.lu.Pause(_STATUS_PAUSE)
+        name = self._instance.name
+        raise errors.OpExecError(
+            f"Instance {name} cannot be failed over: node {source.name} is marked offline, but it is connected to"
+            f" {self._Name(other_uuid)} and has {', '.join(used)} open",
+            hint=f"if it works, use 'gnt-node modify --offline no {source.name}', and 'gnt-instance migrate {name}' or"
+            f" 'gnt-instance failover {name}' if the instance is to be moved; if it hangs, switch it off and try again",
+        )
 
     def _StopGuest(self, instance: objects.Instance, source: objects.Node) -> bool:
         """Shut the guest down; return whether its node did not say that it has ended."""

@@ -221,7 +221,14 @@ def test_nobody_moves_to_a_copy_that_is_behind_unless_the_loss_is_accepted(maste
     match = r"cannot be failed over: the copy of disk/0 on node node2\S* has been behind since \d{4}-"
     with pytest.raises(errors.OpPrereqError, match=match) as caught:
         master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    hint = str(caught.value.hint)
+    assert "--ignore-consistency" not in hint, "the newer copy is there"
+    assert f"activate-disks --wait-for-sync {WEB}'" in hint and f"replace-disks --auto {WEB}'" in hint
+    master[0].Stop()
+    with pytest.raises(errors.OpPrereqError, match=match) as caught:
+        master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert f"gnt-instance failover --ignore-consistency {WEB}" in str(caught.value.hint)
+    master[0].Start()
     with pytest.raises(errors.OpPrereqError, match="cannot be migrated: the copy of disk/0") as caught:
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
     assert str(caught.value.hint).startswith(f"use 'gnt-instance activate-disks --wait-for-sync {WEB}', then wait")
@@ -288,13 +295,14 @@ def test_a_target_with_trouble_of_its_own_does_not_give_up_the_good_copy(master:
     master[1].before = refuse
     with pytest.raises(errors.OpExecError, match=r"Can't activate the disks of instance \S+ on node node\d"):
         master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
-    assert _Behind(master) is None and master.Instance(WEB).primary_node == master.nodes[1]
+    assert _Behind(master) is None and master.Instance(WEB).primary_node == master.nodes[0], "it stays where it was"
     master[1].faults["blockdev_assemble"] = master[0].faults["blockdev_assemble"] = "no volumes"
     with pytest.raises(errors.OpExecError):
         master.Run(opcodes.OpInstanceStartup(instance_name=WEB, force=True))
     assert _Behind(master) is None, "the side that was asked for could not be set up either"
     master[0].faults.clear()
-    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    master[1].faults.clear()
+    master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
     assert WEB in master[0].guests, "the way back is open"
 
 

@@ -122,3 +122,68 @@ def _NeedsDecision(master: Master) -> list[bool]:
     node, disks = master.nodes[0], master.snapshot.InstanceDisks(master.Instance(WEB))
     view = both.Pick(disks, node, master.rpc.call_drbd_states([node])[node].payload)
     return [NeedsDecision(disk, node, view.get(disk.uuid)) for disk in disks]
+
+
+# --- nodes that are marked by mistake, or not marked yet ------------------------------------------------------------------
+
+
+def _ToSecond(master: Master) -> None:
+    """The master's own node cannot be marked offline: the instance lives on the second one."""
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+
+
+def test_a_guest_whose_node_is_marked_offline_by_mistake_is_not_frozen_by_a_failover(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    _ToSecond(three)
+    three.Run(opcodes.OpNodeSetParams(node_name="node2", offline=True, auto_promote=True))
+    before = mirrors.States()
+    for target in (None, "node3"):
+        with pytest.raises(
+            errors.OpExecError, match=r"node2\S* is marked offline, but it is connected .* disk/1 open"
+        ) as caught:
+            three.Run(opcodes.OpInstanceFailover(instance_name=WEB, target_node=target))
+        assert "'gnt-node modify --offline no node2.example.org'" in str(caught.value.hint)
+    assert mirrors.States() == before and WEB in three[1].guests
+    assert three.Instance(WEB).primary_node == three.nodes[1]
+    three.Run(opcodes.OpNodeSetParams(node_name="node2", offline=False))
+    three.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
+    assert WEB in three[0].guests
+
+
+def test_a_dead_node_that_nobody_has_marked_yet_is_named(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    _ToSecond(three)
+    _Lost(three, mirrors, 1)
+    three[1].Stop()
+    with pytest.raises(errors.OpExecError, match="degraded") as caught:
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert "'gnt-node modify --offline yes node2.example.org'" in str(caught.value.hint)
+    three.Run(opcodes.OpNodeSetParams(node_name="node2", offline=True, auto_promote=True))
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert WEB in three[0].guests
+
+
+# --- what is said of copies -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_disks_are_not_called_in_sync_while_one_side_has_none(three: Master, number: int) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    machine = mirrors.machines[number]
+    for minor in list(machine.devices):
+        machine._DoDetach([str(minor)], {"force": "yes"})
+    mirrors.links.Publish()
+    three[number].lvm.lvs.clear()
+    with pytest.raises(errors.OpExecError, match="degraded"):
+        three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
+    assert not any("in sync" in text for text in three.last.messages)
+    what = "without complete data of its own" if number == 0 else "without a complete other side"
+    assert any(f"disk/0 is {what} on node node1.example.org" in text for text in three.last.messages)
+    assert any(f"'gnt-instance replace-disks --auto {WEB}'" in text for text in three.last.messages)
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_auto"))
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
+    assert any("in sync" in text for text in three.last.messages)
