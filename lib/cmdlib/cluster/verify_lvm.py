@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Any
 
 from ganeti import objects, params
@@ -81,7 +81,7 @@ def CheckSizes(report: Report, group: str, images: Iterable[NodeImage]) -> None:
     )
 
 
-def CheckVolumes(report: Report, images: Iterable[NodeImage], snapshot: objects.Snapshot) -> None:
+def CheckVolumes(report: Report, images: Collection[NodeImage], snapshot: objects.Snapshot) -> None:
     """Report volumes that are missing on nodes, and volumes there that belong to nothing."""
     reserved = [re.compile(pattern) for pattern in snapshot.cluster.reserved_lvs]
     for image in images:
@@ -90,7 +90,8 @@ def CheckVolumes(report: Report, images: Iterable[NodeImage], snapshot: objects.
         wanted = _Wanted(snapshot, image.node.uuid)
         missing = _Missing(image, snapshot)
         for name in NiceSort(missing):
-            _ReportMissing(report, snapshot, image.node.name, name, missing[name])
+            elsewhere = any(name in (other.volumes or ()) for other in images if other.node.uuid in missing[name].nodes)
+            _ReportMissing(report, snapshot, image.node.name, name, missing[name], elsewhere)
         waiting = {"/".join(disk.OwnId()) for disk in missing.values() if disk.adopts is not None}
         for name in NiceSort(image.volumes - wanted.keys() - waiting):
             report.ErrorIf(
@@ -98,11 +99,13 @@ def CheckVolumes(report: Report, images: Iterable[NodeImage], snapshot: objects.
                 "ENODEORPHANLV",
                 NODE,
                 image.node.name,
-                _Stray(snapshot, name, wanted),
+                _Stray(snapshot, name, wanted, missing),
             )
 
 
-def _Stray(snapshot: objects.Snapshot, name: str, wanted: Mapping[str, objects.Disk]) -> str:
+def _Stray(
+    snapshot: objects.Snapshot, name: str, wanted: Mapping[str, objects.Disk], missing: Container[str]
+) -> str:
     """Return what is said of a volume that belongs to no disk: whose it was, if its name tells, and when it may go."""
     former, replaced, stamp = name.partition(lvmchecks.REPLACED)
     disk = wanted.get(former)
@@ -115,9 +118,11 @@ def _Stray(snapshot: objects.Snapshot, name: str, wanted: Mapping[str, objects.D
             if inst is not None
             else f"disk {disk.uuid}"
         )
+        # Those under the old names are the new ones, even if they were never filled.
+        back = "" if former not in missing else f", which 'lvrename {name} {former}' makes part of the disk again"
         return (
             f"volume {name} is unknown: until {when} it was {former} of {whose}, and replace-disks could not remove it. Keep"
-            " it until verify reports nothing else about that disk, as it may be the last complete copy; then run"
+            " it until verify reports nothing else about that disk, as it may be the last complete copy{back}; then run"
             f" 'lvremove {name}' there"
         )
     elsewhere = [snapshot.disks[uuid] for uuid in snapshot.Users("volume", name) if uuid in snapshot.disks]
@@ -160,13 +165,23 @@ def _IsReserved(snapshot: objects.Snapshot, disk: objects.Disk) -> bool:
     return owner is not None and bool(snapshot.instances[owner].forthcoming)
 
 
-def _ReportMissing(report: Report, snapshot: objects.Snapshot, node: str, name: str, disk: objects.Disk) -> None:
+def _ReportMissing(
+    report: Report, snapshot: objects.Snapshot, node: str, name: str, disk: objects.Disk, elsewhere: bool
+) -> None:
+    """``elsewhere``: another node of the disk has a volume of this name."""
     owner = snapshot.DiskOwner(disk.uuid)
     if owner is None:
         report.Error("EINSTANCEMISSINGDISK", NODE, node, f"volume {name} of the detached disk {disk.uuid} is missing")
         return
     instance = snapshot.instances[owner].name
-    if disk_params.Of(disk).mirror == disk_params.INTERNAL:
+    index = snapshot.instances[owner].disks.index(disk.uuid)
+    again = f"'gnt-instance recreate-disks --disk={index} {instance}' makes it again, empty"
+    if disk_params.Of(disk).mirror == disk_params.INTERNAL and not elsewhere:
+        cure = (
+            "no other node that answered has it either: run 'pvs' there, is a physical disk missing? If both copies are lost,"
+            f" stop the instance; then {again}"
+        )
+    elif disk_params.Of(disk).mirror == disk_params.INTERNAL:
         cure = f"'gnt-instance replace-disks -a {instance}' makes it again from the other node's copy"
     elif disk.adopts is not None:
         cure = (
@@ -175,11 +190,7 @@ def _ReportMissing(report: Report, snapshot: objects.Snapshot, node: str, name: 
             " own names back; adopt them again then"
         )
     else:
-        index = snapshot.instances[owner].disks.index(disk.uuid)
-        cure = (
-            "run 'pvs' there: is a physical disk missing? If the volume is lost, stop the instance; then"
-            f" 'gnt-instance recreate-disks --disk={index} {instance}' makes it again, empty"
-        )
+        cure = f"run 'pvs' there: is a physical disk missing? If the volume is lost, stop the instance; then {again}"
     report.Error("EINSTANCEMISSINGDISK", INSTANCE, instance, f"volume {name} is missing on node {node}; {cure}")
 
 

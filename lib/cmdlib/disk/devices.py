@@ -521,15 +521,25 @@ def _WayOut(caller: Caller, instance: objects.Instance) -> str | None:
 
 
 def _WayBack(caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk]) -> str | None:
-    """Return what is left where the data of the primary side is gone and the other one, which counts, does not answer."""
+    """Return what is left where the data of the primary side is gone and the other one, which counts, is away or gone, too."""
     nodes = caller.snapshot.AllNodes(instance) if disks else ()
     views = mirrors.Look(caller, instance, disks, nodes)
     here = views.pop(instance.primary_node, None) or {}
-    gone = [str(disk.iv_name) for disk in disks if _LacksData(here.get(disk.uuid))]
-    if not gone or any(views.values()):
+    lost = [disk for disk in disks if _LacksData(here.get(disk.uuid))]
+    gone = ", ".join(str(disk.iv_name) for disk in lost)
+    if not lost:
         return None
-    name = caller.snapshot.NodeName(instance.primary_node)
-    return f"the data of {', '.join(gone)} on node {name} is gone: {_OtherIsNewer(caller, instance)}"
+    if not any(views.values()):
+        name = caller.snapshot.NodeName(instance.primary_node)
+        return f"the data of {gone} on node {name} is gone: {_OtherIsNewer(caller, instance)}"
+    if not all(_LacksData((view or {}).get(disk.uuid)) for view in views.values() for disk in lost):
+        return None
+    indexes = " ".join(f"--disk={instance.disks.index(disk.uuid)}" for disk in lost)
+    return (
+        f"neither node has complete data of {gone}: if a disk of theirs can be read again, try again then; otherwise shut the"
+        f" instance down, 'gnt-instance recreate-disks {indexes} {instance.name}' makes them again, empty, and restore"
+        f" what was on them from a backup"
+    )
 
 
 def _LacksData(state: Mapping[str, Any] | None) -> bool:

@@ -512,7 +512,7 @@ class NewStorage(_Replacement):
         old = _Named(aside)
         raise errors.OpExecError(
             f"Can't add local storage to drbd {disk.iv_name}: {problem}",
-            hint=f"when node {self._Name(target)} answers, use 'gnt-instance activate-disks {instance.name}' and then"
+            hint=f"when both nodes answer, use 'gnt-instance activate-disks {instance.name}' and then"
             f" 'gnt-instance replace-disks --auto {instance.name}'"
             + (f"; the old volumes are called {old} now and are not removed" if old else ""),
         )
