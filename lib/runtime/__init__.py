@@ -371,12 +371,13 @@ def RunCmd(
     umask: int | None = None,
     output_path: str | None = None,
     pass_fds: Sequence[int] = (),
+    lock: protocols.FileLock | None = None,
 ) -> RunResult:
     """Run a program to its end, without a shell.
 
     ``env``: None is our own with ``LC_ALL=C``, else exactly the one given.  ``stdin``: nothing by default.
     ``output_path``: a file that both output streams are added to.  ``pass_fds``: descriptors it gets besides (none in
-    simulation).  After ``timeout`` seconds its process group is told to end, then killed; one that cannot be killed,
+    simulation).  ``lock``: one of the caller's, which is held until the program has ended.  After ``timeout`` seconds its process group is told to end, then killed; one that cannot be killed,
     because it waits in the kernel, is left behind, and collected when it has ended.  A program that is missing
     or fails gives a result with ``failed``, no exception.
     """
@@ -389,6 +390,7 @@ def RunCmd(
         umask,
         output_path,
         pass_fds,
+        lock,
     )
 
 

@@ -119,7 +119,14 @@ class MirrorKeeper(WokenThread):
     def _Judge(self, node: str, watched: Sequence[tuple[objects.Instance, objects.Disk]], payload: Any) -> None:
         """Have a job made for each instance that needed a decision in this look and in the one before."""
         view = mirrors.Pick([disk for _, disk in watched], node, payload)
-        needing = {disk.uuid for _, disk in watched if NeedsDecision(disk, node, view.get(disk.uuid))}
+        # Of a guest that needs the other node anyway, no side there is given up.
+        bound = {instance.uuid for instance, disk in watched if mirrors.NeedsOther(view.get(disk.uuid))}
+        needing = {
+            disk.uuid
+            for instance, disk in watched
+            if NeedsDecision(disk, node, view.get(disk.uuid))
+            and not (instance.uuid in bound and view[disk.uuid]["frozen"])
+        }
         confirmed = needing & self._needing.get(node, set())
         self._needing[node] = needing
         waiting = dict.fromkeys(instance for instance, disk in watched if disk.uuid in confirmed)

@@ -29,14 +29,11 @@ class SsconfPusher(WokenThread):
         self._rpc = rpc
         # What each node holds for sure.
         self._sent: dict[str, dict[str, str]] = {}
-        self._delay = RETRY_SECONDS[0]
+        # Nodes that failed the last time, and how long each was to be left alone.
+        self._delays: dict[str, float] = {}
 
     def Turn(self) -> float | None:
-        if self.Push():
-            self._delay = RETRY_SECONDS[0]
-            return None
-        delay, self._delay = self._delay, min(2 * self._delay, RETRY_SECONDS[1])
-        return delay
+        return None if self.Push() else min(self._delays.values())
 
     def Push(self) -> bool:
         """Send the values to every node that lacks them; return whether all have them now."""
@@ -51,6 +48,12 @@ class SsconfPusher(WokenThread):
         if not lacking:
             return True
         results: dict[str, RpcResult] = self._rpc.call_write_ssconf_files(lacking, values)
+        first, most = RETRY_SECONDS
+        self._delays = {
+            uuid: min(2 * self._delays[uuid], most) if uuid in self._delays else first
+            for uuid, result in results.items()
+            if result.fail_msg
+        }
         for uuid, result in results.items():
             if result.fail_msg:
                 logging.warning("ssconf files could not be written on %s: %s", result.node_name, result.fail_msg)

@@ -7,13 +7,19 @@ with the node's power, and so are calls that hang.  It is also the lock under wh
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from ganeti import errors, pathutils, runtime
 from ganeti.storage import looks
 from ganeti.utils import owndirs
 
+if TYPE_CHECKING:
+    from ganeti.runtime import protocols
+
+_held: contextvars.ContextVar[protocols.FileLock | None] = contextvars.ContextVar("held", default=None)
 _LIMIT = 4096
 # Disks that had a minor one after the other, and are remembered: as many lines are much shorter than the limit.
 _DISKS = 32
@@ -48,7 +54,19 @@ def Obeying(name: str, minor: int, uuid: str, number: int | None) -> Iterator[No
             if number > last:
                 lines = [*known.items(), (uuid, number)][-_DISKS:]
                 lock.Write("".join(f"{disk} {obeyed}\n" for disk, obeyed in lines).encode())
-        yield
+        token = _held.set(lock)
+        try:
+            yield
+        finally:
+            _held.reset(token)
+
+
+def Held() -> protocols.FileLock | None:
+    """Return the lock of the block in which this is called.
+
+    What is run there keeps it until it has ended: a program that hangs may act when others believe that it has failed.
+    """
+    return _held.get()
 
 
 def _Read(path: str) -> dict[str, int]:

@@ -44,6 +44,10 @@ class FileLock:
     def fileno(self) -> int:
         raise errors.ProgrammerError("a simulated process has no descriptors")
 
+    def Share(self, process: Process) -> None:
+        """Another process holds it, too, until it ends."""
+        FileLock(process, self.path, self._inode, self.exclusive)
+
     def release(self) -> None:
         self._process.world.Reach("FileLock.release", self.path)
         self._process.resources.pop(self, None)

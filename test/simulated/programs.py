@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.runtime.contract import OUTPUT_LIMIT, CheckArgv, RunResult, StartFailure
 from simulated.disk import Folder
-from simulated.files import AppendTo
+from simulated.files import AppendTo, FileLock
 
 if TYPE_CHECKING:
     from simulated.machine import Machine, Process
@@ -31,6 +31,8 @@ class Invocation:
         self.output: list[str] = []
         self.errors: list[str] = []
         self.log: Callable[[str], None] | None = None
+        # It waits in the kernel, and is left behind.
+        self.unkillable = False
 
     def Print(self, text: str) -> None:
         """Text for standard output; a line's end is not added."""
@@ -99,6 +101,7 @@ class Programs:
         umask: int | None,
         output_path: str | None,
         pass_fds: Sequence[int] = (),
+        lock: FileLock | None = None,
     ) -> RunResult:
         words = CheckArgv(argv)
         self.world.Reach("RunCmd", " ".join(words))
@@ -107,11 +110,15 @@ class Programs:
             child = self._Start(invocation, output_path)
         except OSError as err:
             return StartFailure(words, err)
+        if lock is not None:
+            lock.Share(child)
         self.process.programs.append(child)
         try:
             timed_out = not self._Wait(child, timeout)
         finally:
             self.process.programs.remove(child)
+        if timed_out and invocation.unkillable:
+            return RunResult(words, None, None, timeout=timeout, cause="cannot be killed: it waits in the kernel")
         if timed_out:
             child.Kill(15)
             self.world.Reach("RunCmd.timeout", words[0])

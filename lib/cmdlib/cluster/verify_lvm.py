@@ -103,9 +103,7 @@ def CheckVolumes(report: Report, images: Collection[NodeImage], snapshot: object
             )
 
 
-def _Stray(
-    snapshot: objects.Snapshot, name: str, wanted: Mapping[str, objects.Disk], missing: Container[str]
-) -> str:
+def _Stray(snapshot: objects.Snapshot, name: str, wanted: Mapping[str, objects.Disk], missing: Container[str]) -> str:
     """Return what is said of a volume that belongs to no disk: whose it was, if its name tells, and when it may go."""
     former, replaced, stamp = name.partition(lvmchecks.REPLACED)
     disk = wanted.get(former)
@@ -122,7 +120,7 @@ def _Stray(
         back = "" if former not in missing else f", which 'lvrename {name} {former}' makes part of the disk again"
         return (
             f"volume {name} is unknown: until {when} it was {former} of {whose}, and replace-disks could not remove it. Keep"
-            " it until verify reports nothing else about that disk, as it may be the last complete copy{back}; then run"
+            f" it until verify reports nothing else about that disk, as it may be the last complete copy{back}; then run"
             f" 'lvremove {name}' there"
         )
     elsewhere = [snapshot.disks[uuid] for uuid in snapshot.Users("volume", name) if uuid in snapshot.disks]

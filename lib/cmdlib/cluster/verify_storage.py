@@ -226,7 +226,7 @@ def LeftBehind(snapshot: objects.Snapshot, what: str, disk: objects.Disk, remova
     where = " and ".join(snapshot.NodeName(uuid) for uuid in disk.nodes)
     return (
         f"{what}: {whose}, which has this name, is on {where}, so a job that was cut off, such as a move, has left it. Keep"
-        f" it until verify reports nothing else about that disk; then run '{removal}' there"
+        f" it until verify reports nothing else about that disk; then run '{removal}' there, once no device that verify names uses it"
     )
 
 

@@ -124,6 +124,11 @@ def RefusesWithData(state: dict[str, Any] | None) -> bool:
     )
 
 
+def NeedsOther(state: dict[str, Any] | None) -> bool:
+    """Return whether a side in use does not have all the data itself."""
+    return state is not None and bool(state["primary"]) and not state["local_uptodate"]
+
+
 def IsWaiting(state: dict[str, Any] | None) -> bool:
     """Return whether a side has data of its own that it could use, but is not connected to the other one."""
     if state is None or state.get("incomplete"):
@@ -262,8 +267,11 @@ def _Contradictions(
     """Return each contradiction, and what to do about it."""
     clean_up = f"'gnt-instance migrate --cleanup {instance.name}' finds out where it runs; then try again"
     activate = f"use 'gnt-instance activate-disks {instance.name}' and try again"
-    views = [LookBriefly(caller, instance, disks, uuid) or {} for uuid in (keeps, gives)]
     names = [caller.snapshot.NodeName(uuid) for uuid in (keeps, gives)]
+    kept = LookBriefly(caller, instance, disks, keeps)
+    if kept is None:
+        return [(f"node {names[0]} does not report its side", "try again when it does")]
+    views = kept, LookBriefly(caller, instance, disks, gives) or {}
     problems = []
     for disk in disks:
         here, there = (view.get(disk.uuid) for view in views)
@@ -330,8 +338,32 @@ def RecordBehind(
     return changed
 
 
-def GiveUpOwn(caller: LogicalUnit, instance: objects.Instance, disk: objects.Disk) -> objects.Disk:
+def GiveUpOwn(caller: Caller, instance: objects.Instance, disk: objects.Disk) -> objects.Disk:
     """Record that the side of the primary node, which is in use, is behind, before it is detached from its volumes.
+
+    Raises OpExecError unless the other one serves it (``CheckServed``).
+    """
+    CheckServed(caller, instance, disk)
+    (changed,) = RecordBehind(caller, instance, [disk], instance.primary_node)
+    return changed
+
+
+def CheckHasAll(caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk]) -> None:
+    """Raise OpExecError unless the primary node has all the data of these disks itself, before the other side is given up."""
+    primary = instance.primary_node
+    view, name = Look(caller, instance, disks, [primary])[primary], caller.snapshot.NodeName(primary)
+    for disk in disks:
+        state = (view or {}).get(disk.uuid)
+        if not (state and state["local_uptodate"]):
+            why = f"node {name} does not answer" if view is None else f"on node {name} it is {DescribeState(state)}"
+            raise errors.OpExecError(
+                f"The other copy of {disk.iv_name} of instance {instance.name} is not given up: {why}",
+                hint=f"'gnt-instance replace-disks --auto {instance.name}' makes the copy on node {name} again if its disk failed",
+            )
+
+
+def CheckServed(caller: Caller, instance: objects.Instance, disk: objects.Disk) -> None:
+    """Raise OpExecError unless the other side has all that is written on the primary node and would serve it.
 
     Only the primary node knows whether the other side has all that is written; raises OpExecError unless it says so.  That
     it does may be some seconds old, in which the other node can have died: that one must answer, too.
@@ -351,8 +383,6 @@ def GiveUpOwn(caller: LogicalUnit, instance: objects.Instance, disk: objects.Dis
                 if view is None
                 else f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}' and try again",
             )
-    (changed,) = RecordBehind(caller, instance, [disk], primary)
-    return changed
 
 
 def CountAgain(unit: LogicalUnit, instance: objects.Instance, disks: Sequence[objects.Disk]) -> list[objects.Disk]:

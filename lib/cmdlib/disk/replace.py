@@ -442,12 +442,15 @@ class NewStorage(_Replacement):
 
         Nothing in DRBD freezes a primary that has no disk itself, or whose connected peer has none.
         """
-        if not self._lu.instance.disks_active or disk.behind is not None:
+        if not self._lu.instance.disks_active:
             return disk
         if self._target == self._primary:
-            changed = mirrors.GiveUpOwn(self._lu, self._instance, disk)
+            mirrors.CheckServed(self._lu, self._instance, disk)
         else:
-            (changed,) = mirrors.RecordBehind(self._lu, self._instance, [disk], self._target)
+            mirrors.CheckHasAll(self._lu, self._instance, [disk])
+        if disk.behind is not None:
+            return disk
+        (changed,) = mirrors.RecordBehind(self._lu, self._instance, [disk], self._target)
         self._worked_on = [changed if known.uuid == disk.uuid else known for known in self._worked_on]
         return changed
 
@@ -564,6 +567,8 @@ class NewSecondary(_Replacement):
                     CreateSingle(lu, self._new, self._instance, child, False, made)
             self._Step(4, "Changing drbd configuration")
             changed = self._MakeMirrors(made)
+            # A disk of the primary may have failed meanwhile, and the guest gone on with the copy that is to go.
+            mirrors.CheckHasAll(lu, self._instance, self._worked_on)
             self._Disconnect()
         except errors.GenericError:
             Undo(lu, made, self._instance)

@@ -36,6 +36,7 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         self._glances: dict[str, mirrors.View | None] = {}
         self._views: dict[str, mirrors.View | None] = {}
         view = self._View()
+        self._elsewhere = self._OnlyElsewhere(view)
         lone = [disk for disk in self._disks if self._IsLone(disk, view.get(disk.uuid))]
         # What the open side says is true of the writes, whatever was recorded before.
         counting = [disk for disk in self._disks if not mirrors.Names(disk, self._Other(disk))]
@@ -48,6 +49,7 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         ]
         healed = [disk for disk in self._disks if disk.behind and mirrors.IsComplete(view.get(disk.uuid))]
         if lone:
+            self._CheckObeys(lone)
             self._GoOnAlone(lone, "lost the connection to {other} and is frozen")
         if alone:
             self._GoOnAlone(alone, "has been written without its other side since the connection to {other} was lost")
@@ -115,11 +117,28 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         elif self._IsOpenThere(disk):
             problem = f"it is open on {other} too"
             hint = f"use 'gnt-instance migrate --cleanup {self.instance.name}'"
+        elif self._elsewhere:
+            # The guest stands still all the same, and all of its newest data is on the other node.
+            problem = f"the guest needs {other} for {', '.join(self._elsewhere)}"
         if problem is None:
             return True
         self.LogWarning(f"{disk.iv_name} stays frozen on {primary}: {problem}", hint=hint)
         self._stuck.append(f"{disk.iv_name} stays frozen")
         return False
+
+    def _OnlyElsewhere(self, view: mirrors.View) -> list[str]:
+        """Return the disks in use of which the primary node does not have all the data itself."""
+        return [str(disk.iv_name) for disk in self._disks if mirrors.NeedsOther(view.get(disk.uuid))]
+
+    def _CheckObeys(self, disks: Sequence[objects.Disk]) -> None:
+        """Raise OpExecError if the primary node could not let these disks continue: nothing is recorded then.
+
+        A program that hangs may be about to give its data up.
+        """
+        result = mirrors.Follow(self, self.instance, self._primary, [disk.Replace(behind=None) for disk in disks])
+        result.Raise(
+            f"Node {self._Name(self._primary)} cannot let the mirrors of instance {self.instance.name} continue"
+        )
 
     def _IsAlone(self, disk: objects.Disk, state: dict[str, Any] | None) -> bool:
         """Return whether a side that was not fenced writes alone, as those that release 3.1 set up do."""

@@ -385,6 +385,7 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
             if inst.primary_node == node_uuid:
                 dev = mirrors.GiveUpOwn(self, inst, dev)
             else:
+                mirrors.CheckHasAll(self, inst, [dev])
                 (dev,) = mirrors.RecordBehind(self, inst, [dev], node_uuid)
         self.LogInfo(f"Detaching {dev.iv_name} of instance {inst.name} from its lost volumes on {self.op.node_name}")
         result = self.rpc.call_blockdev_removechildren(node_uuid, (dev, inst), (dev.children, inst))

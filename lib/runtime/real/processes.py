@@ -14,10 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.runtime.contract import KILL_DELAY, OUTPUT_LIMIT, CheckArgv, RunResult, StartFailure
+
+if TYPE_CHECKING:
+    from ganeti.runtime import protocols
 
 ProcessId = os.getpid
 
@@ -217,6 +220,7 @@ def RunCmd(
     umask: int | None,
     output_path: str | None,
     pass_fds: Sequence[int] = (),
+    lock: protocols.FileLock | None = None,
 ) -> RunResult:
     words = CheckArgv(argv)
     _Reap()
@@ -233,7 +237,7 @@ def RunCmd(
             stderr=out,
             cwd=cwd,
             umask=-1 if umask is None else umask,
-            pass_fds=tuple(pass_fds),
+            pass_fds=(*pass_fds, *([] if lock is None else [lock.fileno()])),
             start_new_session=True,
             bufsize=0,
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from ganeti import errors, runtime
-from ganeti.storage import looks
+from ganeti.storage import decisions, looks
 from ganeti.storage.base import MirrorState
 
 PROC_FILE = "/proc/drbd"
@@ -613,7 +613,7 @@ def Refresh() -> None:
 
 def Act(argv: Argv, trouble: str, bears: str = "", seconds: float = _SECONDS) -> None:
     """Run a program that changes something.  ``bears``: what it may complain of, as it is so already."""
-    result = runtime.RunCmd(argv, timeout=seconds)
+    result = runtime.RunCmd(argv, timeout=seconds, lock=decisions.Held())
     looks.Forget(STATES_LOOK, CONFIGS_LOOK)
     if result.failed and not (bears and bears in result.stderr):
         raise errors.BlockDeviceError(f"{trouble}: {_Failure(argv, result)}")

@@ -231,9 +231,17 @@ def interrupted_migration_everywhere(stage: Stage) -> None:
 
 
 def _RemoveUnknown(stage: Stage) -> None:
-    """Remove the volumes that an interrupted replacement left, with the commands that gnt-cluster verify prints."""
+    """Remove the devices and volumes that an interrupted replacement left, with the commands that gnt-cluster verify prints."""
     nodes = {node.name: node for node in stage.cluster.nodes}
-    for line in stage.Verify():
+    findings = stage.Verify()
+    for line in findings:
+        if found := re.search(
+            r"node (\S+): DRBD minor \d+ is in use, but belongs to no disk.*'drbdsetup down (\S+)'", line
+        ):
+            node, resource = found.groups()
+            nodes[node].Run("drbdsetup", "down", resource)
+            stage.say(f"         {resource} was left on {node}; gnt-cluster verify said how to end it")
+    for line in findings:
         if found := re.search(r"node (\S+): volume \S+ is unknown: .*run '(lvremove) (\S+)' there", line):
             node, command, volume = found.groups()
             nodes[node].Run(command, "-q", "-f", volume)

@@ -99,7 +99,8 @@ def test_what_says_that_a_record_ended_is_newer_than_the_record(master: Master) 
     master[0].before = note
     _Cut(master, False)
     _Settle(master)
-    assert told == [("behind", 1), ("counts", 2), ("behind", 2), ("counts", 3)]
+    # First it is asked whether it can obey at all.
+    assert told == [("counts", 0), ("behind", 1), ("counts", 2), ("behind", 2), ("counts", 3)]
     assert _Behind(master) is None and master.snapshot.disks[WEB_DISK].decision == 4
 
 

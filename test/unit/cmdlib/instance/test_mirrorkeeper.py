@@ -238,3 +238,15 @@ def test_when_a_decision_is_needed(three: Master) -> None:
         (behind[secondary], {**whole, "peer_uptodate": False}, False),
     ):
         assert NeedsDecision(record, primary, state) is needed, (record.behind, state)
+
+
+def test_a_guest_that_needs_the_other_node_gets_no_jobs(three: Master) -> None:
+    """One of its disks has no data here: it stands still until the link is back, whatever becomes of the other disk."""
+    mirrors, kept = Mirrors(three), Kept(three)
+    three.Run(OnDisks(WEB, {"size": 128}, {"size": 128}, disk_template="drbd", snode="node2", start=True))
+    machine = mirrors.machines[0]
+    machine._DoDetach([str(min(machine.devices))], {"force": "yes"})
+    mirrors.links.Publish()
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    mirrors.links.Cut()
+    assert kept.Look(6) == []

@@ -186,6 +186,11 @@ def test_a_node_that_takes_no_files_is_tried_ever_more_rarely(trio: Master) -> N
     pusher = SsconfPusher(trio.store, trio.cfg.Snapshot, trio.rpc)
     trio[2].faults["write_ssconf_files"] = "Read-only file system"
     assert [pusher.Turn() for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    _Pool(trio, 1)
+    trio[1].faults["write_ssconf_files"] = "The store owns this file"
+    _Modify(trio, 1, master_candidate=False)
+    assert [pusher.Turn() for _ in range(3)] == [1, 2, 4], "another one does not wait for that"
+    trio[1].faults.clear()
     trio[2].faults.clear()
     assert pusher.Turn() is None
     trio[2].faults["write_ssconf_files"] = "Read-only file system"

@@ -1,0 +1,157 @@
+"""What happens to a mirror while a job works on its other side, or when a program of that job hangs (doc/design-drbd.rst)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.master import Master
+from unit.cmdlib.instance.test_mirrors import PRIMARY, WEB, _Empty
+from unit.cmdlib.instance.test_served import FIRST, SERVED, Served
+
+from ganeti import errors, opcodes, runtime
+
+
+@pytest.fixture
+def three(make: Callable[..., Master]) -> Master:
+    return make(3, lvm=True, change=_Empty)
+
+
+def _Replace(master: Master, mode: str, **values: Any) -> None:
+    master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode=mode, **values))
+
+
+def _Once(master: Master, number: int, call: str, act: Callable[[], Any]) -> None:
+    """Something happens just before a node's first call of this name."""
+    done: list[bool] = []
+
+    def before(name: str, _args: Any) -> None:
+        if name == call and not done:
+            done.append(True)
+            act()
+
+    master[number].before = before
+
+
+class _Stuck:
+    """A node's ``drbdsetup detach`` waits in the kernel, as do later commands for the device; nobody can kill it."""
+
+    def __init__(self, served: Served, number: int, when: Callable[[], None] = lambda: None):
+        self._machine = served.mirrors.machines[number]
+        self._links = served.mirrors.links
+        self.waiting: list[str] = []
+        programs = served.master[number].machine.programs
+        ordinary = programs["drbdsetup"]
+        self._acted = runtime.Event()
+
+        def program(invocation: Any) -> int | None:
+            verb = invocation.argv[1]
+            if verb == "detach" and not self.waiting and not self._acted.is_set():
+                self.waiting.append(invocation.argv[2])
+                when()
+            if self.waiting and verb != "show":
+                invocation.unkillable = True
+                self._acted.wait()
+                return 0
+            status: int | None = ordinary(invocation)
+            return status
+
+        programs["drbdsetup"] = program
+
+    def Act(self) -> None:
+        """The kernel carries out what it was told."""
+        self._machine._DoDetach([self.waiting.pop()], {})
+        self._acted.set()
+        self._links.Connect()
+
+
+def test_a_side_does_not_count_again_while_a_program_may_still_take_its_volumes(three: Master) -> None:
+    served = Served(three)
+    served.FailOver()
+    stuck = _Stuck(served, 0)
+    with pytest.raises(errors.OpExecError, match="did not end within 20 s"):
+        _Replace(three, "replace_on_secondary")
+    assert served.Behind() == [FIRST, None]
+    with pytest.raises(errors.OpExecError, match="disk/0 keeps the record"):
+        served.Settle()
+    assert served.Behind() == [FIRST, None] and stuck.waiting
+    stuck.Act()
+    for machine in served.mirrors.machines[:2]:
+        machine.LosePower()
+    three[1].Stop()
+    served._Mark(offline=True)
+    with pytest.raises(errors.OpPrereqError, match="has been behind since"):
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+
+
+def test_the_record_is_not_turned_while_the_primary_s_volumes_may_still_be_taken(three: Master) -> None:
+    """The link is lost while the detach waits: the frozen side could go on, but is about to have no data."""
+    served = Served(three)
+    stuck = _Stuck(served, 0, when=served.mirrors.links.Cut)
+    with pytest.raises(errors.OpExecError):
+        _Replace(three, "replace_on_primary", disks=[0])
+    assert served.Behind() == [FIRST, None]
+    with pytest.raises(errors.OpExecError, match=r"cannot let the mirrors .* continue"):
+        served.Settle()
+    assert served.Behind() == [FIRST, None], "nothing is recorded that the node may not carry out"
+    served.mirrors.links.Heal()
+    stuck.Act()
+    assert served.mirrors.States()[0][0] == SERVED
+    served.FailOver()
+
+
+@pytest.mark.parametrize(("mode", "number"), [("replace_on_secondary", 1), ("replace_new_secondary", 2)])
+def test_the_copy_that_serves_the_guest_is_not_replaced(three: Master, mode: str, number: int) -> None:
+    """The primary's disk fails while the new volumes are made: all that is written is on the side that was to go."""
+    served = Served(three)
+    _Once(three, number, "blockdev_create", lambda: served.FailDisks(0))
+    with pytest.raises(errors.OpExecError, match=r"other copy of disk/0 .* is not given up: on node node1") as caught:
+        _Replace(three, mode, remote_node="node3" if number == 2 else None)
+    assert f"'gnt-instance replace-disks --auto {WEB}'" in str(caught.value.hint)
+    assert served.Behind() == [None, None] and served.mirrors.States()[0] == [SERVED] * 2
+    assert served.mirrors.Volumes() == [4, 4, 0], "what was made is removed"
+    served.Settle()
+    _Replace(three, "replace_auto")
+    assert served.mirrors.States()[0] == [PRIMARY] * 2
+
+
+def test_a_side_that_was_filled_again_is_given_up_only_beside_one_that_answers(three: Master) -> None:
+    served = Served(three)
+    served.FailDisks(0)
+    served.Settle()
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    assert served.Behind() == [FIRST] * 2 and served.mirrors.States()[0] == [PRIMARY] * 2
+    _Once(three, 0, "blockdev_create", three[1].Stop)
+    with pytest.raises(errors.OpExecError, match=r"is not given up: node node2\S* does not answer"):
+        _Replace(three, "replace_on_primary")
+    assert served.mirrors.States()[0] == [PRIMARY] * 2
+
+
+def test_while_one_disk_needs_the_other_node_no_side_there_is_given_up(three: Master) -> None:
+    served = Served(three)
+    machine = served.mirrors.machines[0]
+    machine._DoDetach([str(min(machine.devices))], {"force": "yes"})
+    served.mirrors.links.Publish()
+    served.Settle()
+    assert served.Behind() == [FIRST, None]
+    served.mirrors.links.Cut()
+    with pytest.raises(errors.OpExecError, match="disk/0 stays frozen; disk/1 stays frozen"):
+        served.Settle()
+    assert any("disk/1 stays frozen" in text and "needs node2" in text for text in three.last.messages)
+    assert served.Behind() == [FIRST, None]
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB, ignore_consistency=True))
+    assert WEB in three[1].guests
+
+
+def test_nothing_is_replaced_while_the_side_that_stays_says_nothing(three: Master) -> None:
+    served = Served(three)
+    for device in served.mirrors.machines[1].devices.values():
+        device.role = "Primary"
+    served.mirrors.links.Publish()
+    three[0].faults["drbd_views"] = "busy"
+    with pytest.raises(errors.OpExecError, match=r"node node1\S* does not report its side"):
+        _Replace(three, "replace_new_secondary", remote_node="node3")
+    del three[0].faults["drbd_views"]
+    with pytest.raises(errors.OpExecError, match=r"is open on node node2\S*, which is not the primary one"):
+        _Replace(three, "replace_new_secondary", remote_node="node3")
