@@ -8,7 +8,7 @@ from ganeti import errors, pathutils, runtime
 from ganeti.bootstrap.settings import Settings
 from ganeti.cmdlib import drbdchecks, lvmchecks
 from ganeti.params.disk import TEMPLATES
-from ganeti.storage import paths
+from ganeti.storage import looks, paths
 from ganeti.storage.utilities import drbdtools, lvmtools
 
 
@@ -17,7 +17,9 @@ def CheckVolumeGroup(name: str) -> None:
     advice = lvmchecks.HowToMake(name)
     another = "name another one with --vg-name, or choose --enabled-disk-templates without those that need LVM"
     try:
-        problem = lvmchecks.GroupProblem(name, lvmtools.GroupSizes())
+        with looks.Sharing():
+            lvmtools.GroupNamed(name)  # fails if there are two
+            problem = lvmchecks.GroupProblem(name, lvmtools.GroupSizes())
     except errors.BlockDeviceError as err:
         problem, advice = str(err), "repair LVM"
     if problem:

@@ -28,6 +28,7 @@ PATIENCE = 10.0
 RETRY_AFTER = 15.0
 # Jobs at a time for the primary instances of one node: if it hangs, others' jobs must still find a worker.
 PER_NODE = 8
+_SHOWN = 500
 
 Submit = Callable[[Sequence[opcodes.OpCode]], "Pending"]
 
@@ -56,10 +57,10 @@ class MirrorKeeper(WokenThread):
         self._watched: dict[str, list[tuple[objects.Instance, objects.Disk]]] = {}
         # Nodes that have not answered yet; what they have answered; what needed a decision in the look before.
         self._asked: set[str] = set()
-        self._answers: dict[str, Any] = {}
+        self._answers: list[RpcResult] = []
         self._needing: dict[str, set[str]] = {}
-        # Nodes that did not answer the last time, and why.
-        self._silent: dict[str, str] = {}
+        # Nodes that did not answer the last time.
+        self._silent: set[str] = set()
         # Instance -> its last job (None: not taken in) and when the next one may follow.
         self._jobs: dict[str, tuple[int | None, float]] = {}
         # Nodes with as many jobs as they may have, which is logged once.
@@ -78,28 +79,35 @@ class MirrorKeeper(WokenThread):
         """Judge the answers since the last look and ask again; return whether there are mirrors to look at."""
         watched = self._Watched()
         with self._lock:
-            answers, self._answers = self._answers, {}
+            answers, self._answers = self._answers, []
             free = [uuid for uuid in watched if uuid not in self._asked]
             self._asked.update(free)
-        for uuid, payload in answers.items():
-            self._Judge(uuid, watched.get(uuid, ()), payload)
+        for result in answers:
+            self._Read(result, watched.get(result.node, ()))
         if free:
             self._rpc.Start("drbd_states", free, [], self._Answered, PATIENCE)
         return bool(watched)
 
     def _Answered(self, result: RpcResult) -> None:
+        """Keep an answer; it is not looked at on the thread that serves all calls, as it may be long."""
         with self._lock:
             self._asked.discard(result.node)
-            before = self._silent.pop(result.node, "")
-            if result.fail_msg:
-                self._silent[result.node] = result.fail_msg
-                self._needing.pop(result.node, None)
-            else:
-                self._answers[result.node] = result.payload
-        if result.fail_msg and result.fail_msg != before and not result.offline:
-            logging.warning("Node %s did not report the state of its mirrors: %s", result.node_name, result.fail_msg)
-        elif before and not result.fail_msg:
-            logging.info("Node %s reports the state of its mirrors again", result.node_name)
+            self._answers.append(result)
+
+    def _Read(self, result: RpcResult, watched: Sequence[tuple[objects.Instance, objects.Disk]]) -> None:
+        before = result.node in self._silent
+        if not result.fail_msg:
+            self._silent.discard(result.node)
+            if before:
+                logging.info("Node %s reports the state of its mirrors again", result.node_name)
+            self._Judge(result.node, watched, result.payload)
+            return
+        self._silent.add(result.node)
+        self._needing.pop(result.node, None)
+        # Once, however its reasons change.
+        if not (before or result.offline):
+            reason = str(result.fail_msg)[:_SHOWN]
+            logging.warning("Node %s did not report the state of its mirrors: %s", result.node_name, reason)
 
     def _Watched(self) -> Mapping[str, Sequence[tuple[objects.Instance, objects.Disk]]]:
         """Return the mirrors in use by primary node."""

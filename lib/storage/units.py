@@ -128,7 +128,7 @@ class VolumeGroups(Units):
             )
 
     def _Group(self, name: str) -> lvmtools.Group:
-        group = lvmtools.Groups().get(name)
+        group = lvmtools.GroupNamed(name)
         if group is None:
             raise errors.StorageError(f"Volume group {name} is not on this node; 'vgs' shows those that are")
         return group

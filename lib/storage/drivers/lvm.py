@@ -150,7 +150,7 @@ class Volume(BlockDev):
     def _Room(self, size: int) -> list[PhysicalVolume]:
         """Return the physical volumes that may be used, the emptiest first; they have room for ``size`` MiB together."""
         group, _ = self._Id()
-        lvmtools.Groups()  # fails if the physical volumes of two would be mixed up
+        lvmtools.GroupNamed(group)  # fails if the physical volumes of two would be mixed up
         pvs = [pv for pv in lvmtools.PhysicalVolumes() if pv.group == group and pv.allocatable]
         if not pvs:
             raise errors.BlockDeviceError(

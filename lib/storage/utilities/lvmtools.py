@@ -354,22 +354,30 @@ def Away() -> dict[str, MissingVolumes]:
 
 
 def Groups() -> dict[str, Group]:
-    """Return the volume groups that can be written to, by name; BlockDeviceError if two have the same one."""
-    return looks.Once("vgs", _LookForGroups)
+    """Return the volume groups that can be written to, by name; none of those that share one.
+
+    What a guest wrote to its disk may look like groups, too: it must not keep the node from its own.
+    """
+    groups = _AllGroups()
+    names = [vg.name for vg in groups]
+    return {vg.name: vg for vg in groups if vg.writable and names.count(vg.name) == 1}
+
+
+def GroupNamed(name: str) -> Group | None:
+    """Return the volume group of this name if there is one that can be written to; BlockDeviceError if two have it."""
+    found = [vg for vg in _AllGroups() if vg.name == name]
+    if len(found) > 1:
+        raise errors.BlockDeviceError(f"{len(found)} volume groups are called {name} on this node; {TWICE}")
+    return next((vg for vg in found if vg.writable), None)
 
 
 def GroupSizes() -> dict[str, float]:
-    """Return the MiB of each volume group that can be written to; raises as ``Groups``."""
+    """Return the MiB of each of ``Groups``."""
     return {vg.name: vg.size for vg in Groups().values()}
 
 
-def _LookForGroups() -> dict[str, Group]:
-    groups = ParseVgs(_Look(BuildListVgs()))
-    names = [vg.name for vg in groups]
-    for name in names:
-        if names.count(name) > 1:
-            raise errors.BlockDeviceError(f"{names.count(name)} volume groups are called {name} on this node; {TWICE}")
-    return {vg.name: vg for vg in groups if vg.writable}
+def _AllGroups() -> list[Group]:
+    return looks.Once("vgs", lambda: ParseVgs(_Look(BuildListVgs())))
 
 
 def _Look(argv: list[str]) -> str:

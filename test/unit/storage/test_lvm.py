@@ -300,6 +300,10 @@ def test_a_group_that_a_guest_made_on_its_disk_is_not_taken_for_the_nodes(node: 
     node.machine.programs["vgs"] = also(_GUESTS[1])
     with pytest.raises(errors.BlockDeviceError, match=r"2 volume groups are called vg on.*'vgrename UUID NAME'"):
         node.Create("new")
+    # Others of one name, such as those of a guest, are in nobody's way.
+    node.machine.programs["vgs"] = also(_GUESTS[1].replace("vg|", "evil|") * 2)
+    node.Create("new")
+    assert set(node.Do(lvmtools.GroupSizes)) == {"vg"}
 
 
 def test_segments_with_other_stripes_are_one_volume() -> None:
