@@ -353,15 +353,17 @@ def Sizes(devices: list[str]) -> Dict:
 def Identities(devices: list[str]) -> Dict:
     """bdev_identities: return {path: [major, minor, real path, in use]} of those that are block devices below /dev.
 
-    Two names of one device have the same numbers.  What a guest has open is not in use as far as the system knows.
+    Two names of one device have the same numbers.  What a guest has open is not in use as far as the system knows, but
+    linked for it.
     """
     found: Dict = {}
+    linked = links.Numbers()
     for path in devices:
         number = _DeviceAt(path)
         if number is None:
             continue
         try:
-            held = runtime.IsHeld(path)
+            held = number in linked or runtime.IsHeld(path)
         except OSError as err:
             raise errors.RpcCallError(f"Device {path}: cannot be opened: {err.strerror}") from err
         found[path] = [os.major(number), os.minor(number), paths.WithoutLinks(path), held]

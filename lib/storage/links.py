@@ -66,6 +66,17 @@ def IsMade(instance_name: str, device_path: str, index: int) -> bool:
         return False
 
 
+def Numbers() -> set[int]:
+    """Return the numbers of the devices that instances of this node use, or have not let go."""
+    found = set()
+    for name in runtime.ListDir(pathutils.DISK_LINKS_DIR) if runtime.Exists(pathutils.DISK_LINKS_DIR) else ():
+        try:
+            found.add(runtime.Stat(f"{pathutils.DISK_LINKS_DIR}/{name}").st_rdev)
+        except OSError:
+            continue  # of a device that is gone
+    return found - {0}
+
+
 def OpeningOf(instance_name: str, index: int) -> Opening | None:
     """Return for what disk ``index`` is open here; None if it is closed, or was opened by an older release."""
     try:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, objects, params
+from ganeti import constants, errors, objects, params, pathutils
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.common import Invalid
 from ganeti.params import disk as disk_params
@@ -381,9 +381,9 @@ def _CheckIdentities(lu: LogicalUnit, paths: Sequence[str], used: Mapping[str, o
         if held:
             raise errors.OpPrereqError(
                 f"Device {path} cannot be adopted: node {result.node_name} has {real} in use itself (mounted, as swap, or"
-                " below volumes, arrays or mirrors)",
+                " below volumes, arrays or mirrors), or an instance there has it",
                 errors.ECODE_STATE,
-                hint=f"'lsblk {real}' on node {result.node_name} shows by what",
+                hint=f"'lsblk {real}' and 'ls -l {pathutils.DISK_LINKS_DIR}' on node {result.node_name} show by what",
             )
         others[major, minor] = path, "it is to be adopted, too"
     reals = [f"{result.payload[path][2]} of node {result.node_name}" for path in paths if path in result.payload]

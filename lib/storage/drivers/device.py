@@ -72,8 +72,23 @@ class ExistingDevice(NodeDevice):
             raise errors.BlockDeviceError(f"{self}: has {have} bytes only, {size} MiB were asked for")
 
     def Assemble(self) -> None:
+        """Find the device; raise BlockDeviceError if it is not there, or is one that this node uses itself.
+
+        The path that an administrator has named need not be the same device on another node.
+        """
         if not self.Attach():
             raise errors.BlockDeviceError(f"{self}: does not exist on this node; {self.IF_MISSING}")
+        path = self._Path()
+        try:
+            held = runtime.IsHeld(path)
+        except OSError as err:
+            raise errors.BlockDeviceError(f"{self}: '{path}' cannot be opened: {err.strerror}") from err
+        if held:
+            self._SetGone()
+            raise errors.BlockDeviceError(
+                f"{self}: this node has {path} in use itself (mounted, as swap, or below volumes, arrays or mirrors);"
+                f" 'lsblk {path}' shows by what"
+            )
 
     def Shutdown(self) -> None:
         """Do nothing: the device is not ours to take away."""

@@ -385,7 +385,7 @@ def test_a_device_that_the_node_itself_uses_is_not_adopted(site: Site) -> None:
     device.held = True
     with pytest.raises(errors.OpPrereqError, match=rf"node1\S* has {LUN}0 in use itself") as caught:
         site.Create("blockdev")
-    assert caught.value.hint.startswith(f"'lsblk {LUN}0' on node node1")
+    assert caught.value.hint.startswith(f"'lsblk {LUN}0' and 'ls -l ")
     device.held = False
     site.Create("rbd", OTHER, start=False, no_install=True, os_type=None)
     [disk] = site.Disks(OTHER)
@@ -420,3 +420,28 @@ def test_a_conversion_takes_no_such_parameter_either(site: Site, key: str) -> No
     site.Create("rbd", start=False)
     with pytest.raises(errors.OpPrereqError, match="Invalid name"):
         site.Do("SetParams", disk_template="ext", ext_params={"provider": "san", key: "v"})
+
+
+def test_a_node_does_not_give_a_guest_what_it_uses_itself(site: Site) -> None:
+    """The path that was adopted on the first node is a mounted device of the second one."""
+    site.Create("blockdev", start=True)
+    device = site.master[1].machine.disk.Find(f"{LUN}0")
+    device.held = True
+    with pytest.raises(errors.OpExecError, match="Can't activate the disks"):
+        site.Do("Failover", target_node="node2")
+    assert any(
+        f"this node has {LUN}0" in text and "in use itself" in text for text in site.master.last.messages
+    )
+    assert NEW not in site.master[1].guests
+
+
+@pytest.mark.parametrize("template", ["ext", "rbd"])
+def test_a_running_instance_s_device_is_not_adopted_under_another_name(site: Site, template: str) -> None:
+    site.Create(template, start=True)
+    [disk] = site.Disks()
+    node, instance = site.master.nodes[0], site.master.Instance(NEW)
+    path = site.master.rpc.call_blockdev_find(node, (disk, instance)).payload["dev_path"]
+    alias = "/dev/disk/by-id/scsi-36001405deadbeef"
+    site.master[0].Call(runtime.Symlink, path, alias)
+    with pytest.raises(errors.OpPrereqError, match=r"cannot be adopted: .* or an instance there has it"):
+        site.Create("blockdev", OTHER, disks=[{"adopt": alias}], start=False, no_install=True, os_type=None)
