@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -231,7 +232,7 @@ class _Round:
         job = before.job if before is not None else 0
         said = text.format(
             missing=", ".join(after.missing if after is not None else ()),
-            paths=" ".join(after.missing if after is not None else ()),
+            paths=shlex.join(after.missing if after is not None else ()),
             job=job or "which was perhaps never submitted",
             error=self._errors.get(job, _NO_EFFECT if after is not None and after.missing else _UNKNOWN_END),
             node=node.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -60,7 +61,9 @@ def _HelperProblem(answer: Any, wanted: str) -> str | None:
     if not fine:
         return f"the DRBD usermode helper cannot be read: {found}; is the module loaded? 'modprobe drbd' loads it"
     problem = HelperProblem(found, wanted)
-    own = f", or make it that of the cluster with 'gnt-cluster modify --drbd-usermode-helper={found}'"
+    # People copy commands: what the node says must not be one.
+    plain = shlex.quote(str(found)) == found
+    own = f", or make it that of the cluster with 'gnt-cluster modify --drbd-usermode-helper={found}'" if plain else ""
     return problem and problem + own
 
 

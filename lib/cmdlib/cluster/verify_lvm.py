@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Any
@@ -105,6 +106,8 @@ def CheckVolumes(report: Report, images: Collection[NodeImage], snapshot: object
 
 def _Stray(snapshot: objects.Snapshot, name: str, wanted: Mapping[str, objects.Disk], missing: Container[str]) -> str:
     """Return what is said of a volume that belongs to no disk: whose it was, if its name tells, and when it may go."""
+    # People copy commands: the name is what the node says.
+    removal = f"lvremove {shlex.quote(name)}"
     former, replaced, stamp = name.partition(lvmchecks.REPLACED)
     disk = wanted.get(former)
     if replaced and disk is not None and stamp.isdecimal():
@@ -121,13 +124,13 @@ def _Stray(snapshot: objects.Snapshot, name: str, wanted: Mapping[str, objects.D
         return (
             f"volume {name} is unknown: until {when} it was {former} of {whose}, and replace-disks could not remove it. Keep"
             f" it until verify reports nothing else about that disk, as it may be the last complete copy{back}; then run"
-            f" 'lvremove {name}' there"
+            f" '{removal}' there"
         )
     elsewhere = [snapshot.disks[uuid] for uuid in snapshot.Users("volume", name) if uuid in snapshot.disks]
     if elsewhere:
-        return verify_storage.LeftBehind(snapshot, f"volume {name} is unknown", elsewhere[0], f"lvremove {name}")
+        return verify_storage.LeftBehind(snapshot, f"volume {name} is unknown", elsewhere[0], removal)
     return (
-        f"volume {name} is unknown: it belongs to no disk of the cluster; if nobody needs it, run 'lvremove {name}'"
+        f"volume {name} is unknown: it belongs to no disk of the cluster; if nobody needs it, run '{removal}'"
         " there; if it is to stay, reserve it (--reserved-lvs of gnt-cluster modify)"
     )
 

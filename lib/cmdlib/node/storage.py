@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
@@ -279,7 +280,7 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
             raise errors.OpPrereqError(
                 f"{self._unit} is left as it is: {', '.join(back)} is there again but counts as missing",
                 errors.ECODE_STATE,
-                hint=f"'vgextend --restoremissing {self.op.name} {' '.join(back)}' on the node takes it back",
+                hint=f"'vgextend --restoremissing {self.op.name} {shlex.join(back)}' on the node takes it back",
             )
         found = sorted(uuid for _, missing, _ in result.payload for uuid in missing)
         if found != sorted(expected):
