@@ -14,10 +14,11 @@ from ganeti.cmdlib.node.storage import LURepairNodeStorage
 from ganeti.config import ConfigWriter
 
 
-class _Bug(GroupParts):
-    """``unit``: takes the place of the repair's logical unit."""
+class Bug(GroupParts):
+    """``unit``: takes the place of the repair's logical unit; ``seeds``: one of these shows the bug."""
 
     unit: type[LURepairNodeStorage] = LURepairNodeStorage
+    seeds = range(1, 201)
 
     def __init_subclass__(cls) -> None:
         cls.units: Mapping[str, Any] = {**LU_MAPPING, "OP_REPAIR_NODE_STORAGE": cls.unit}
@@ -28,7 +29,7 @@ class _Trusting(LURepairNodeStorage):
         yield from ()
 
 
-class NobodyLooksAtTheOtherCopy(_Bug):
+class NobodyLooksAtTheOtherCopy(Bug):
     unit = _Trusting
 
 
@@ -37,7 +38,7 @@ class _Holding(LURepairNodeStorage):
         del inst, dev
 
 
-class MirrorsKeepTheirLostVolumes(_Bug):
+class MirrorsKeepTheirLostVolumes(Bug):
     unit = _Holding
 
 
@@ -46,7 +47,7 @@ class _Unrecorded(LURepairNodeStorage):
         super()._LetGo(inst.Replace(disks_active=False), dev)
 
 
-class ASideLetsGoUnrecorded(_Bug):
+class ASideLetsGoUnrecorded(Bug):
     """The primary writes alone, and nobody knows, until the physical volume comes back."""
 
     unit = _Unrecorded
@@ -58,11 +59,11 @@ class _StaysPending(LURepairNodeStorage):
             super()._Record(state)
 
 
-class ARepairIsUnderWayForEver(_Bug):
+class ARepairIsUnderWayForEver(Bug):
     unit = _StaysPending
 
 
-class VolumesInUseAreRemoved(_Bug):
+class VolumesInUseAreRemoved(Bug):
     """Nobody lets go of them, and LVM does not refuse."""
 
     unit = _Holding
@@ -77,10 +78,12 @@ class _Late(MirrorHalf):
         self._Detach()
 
 
-class ALateCallTakesVolumesAway(_Bug):
+class ALateCallTakesVolumesAway(Bug):
     """It carries a decision that has been followed by another one, and is obeyed."""
 
     driver = _Late
+    # Few calls come so late that what is asked before they are made has changed.
+    seeds = range(680, 700)
 
 
 class _Keeping(ConfigWriter):
@@ -89,10 +92,10 @@ class _Keeping(ConfigWriter):
         self.AllocateDRBDMinor(sorted(self.Snapshot().nodes), "left", ec_id)
 
 
-class JobsKeepReservations(_Bug):
+class JobsKeepReservations(Bug):
     config = _Keeping
 
 
-BUGS: Sequence[type[GroupParts]] = [
-    bug for bug in list(globals().values()) if isinstance(bug, type) and issubclass(bug, _Bug) and bug is not _Bug
+BUGS: Sequence[type[Bug]] = [
+    bug for bug in list(globals().values()) if isinstance(bug, type) and issubclass(bug, Bug) and bug is not Bug
 ]

@@ -429,9 +429,7 @@ def test_a_node_does_not_give_a_guest_what_it_uses_itself(site: Site) -> None:
     device.held = True
     with pytest.raises(errors.OpExecError, match="Can't activate the disks"):
         site.Do("Failover", target_node="node2")
-    assert any(
-        f"this node has {LUN}0" in text and "in use itself" in text for text in site.master.last.messages
-    )
+    assert any(f"this node has {LUN}0" in text and "in use itself" in text for text in site.master.last.messages)
     assert NEW not in site.master[1].guests
 
 
