@@ -100,7 +100,7 @@ def Close(instance_name: str, disks: list[Dict]) -> None:
         except errors.BlockDeviceError as err:
             problems.append(str(err))
     if problems:
-        raise errors.BlockDeviceError("Can't make devices secondary: " + "; ".join(problems))
+        raise errors.BlockDeviceError("Disks could not be closed: " + "; ".join(problems))
 
 
 def _Users(instance_name: str, count: int) -> set[str]:

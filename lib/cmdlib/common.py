@@ -267,7 +267,11 @@ def CheckNodeGroupsUnchanged(lu: LogicalUnit, instance: objects.Instance) -> Non
 
 def CheckNodeOnline(node: objects.Node, message: str = "Can't use offline node") -> None:
     if node.offline:
-        raise errors.OpPrereqError(f"{message}: {node.name}", errors.ECODE_STATE)
+        raise errors.OpPrereqError(
+            f"{message}: {node.name}",
+            errors.ECODE_STATE,
+            hint=f"if it works, use 'gnt-node modify --offline no {node.name}'",
+        )
 
 
 def CheckNodeNotDrained(node: objects.Node) -> None:

@@ -47,8 +47,8 @@ def Obeying(name: str, minor: int, uuid: str, number: int | None) -> Iterator[No
             last = known.pop(uuid, -1)
             if number < last:
                 raise errors.BlockDeviceError(
-                    f"{name}: this call carries decision {number} on which side counts, and this node has obeyed decision"
-                    f" {last} since: it came late and changes nothing. If the configuration was restored from a backup,"
+                    f"{name}: this call is outdated: it follows decision {number} on which side counts, this node already follows"
+                    f" decision {last}. Nothing was changed. If the configuration was restored from a backup,"
                     f" delete {path} on this node and repeat the command"
                 )
             if number > last:

@@ -39,4 +39,6 @@ COMMAND = Command(
         CLEANUP.But(help="Recover from a failover that was interrupted"),
         *o.SET_JOB,
     ),
+    details="Mirrored disks (drbd) are used on the secondary node.  With -n and a third node they are copied there while the"
+    " instance runs; the old primary's copy stays, and that of the old secondary node is removed.",
 )  # fmt: skip

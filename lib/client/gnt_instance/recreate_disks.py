@@ -14,6 +14,8 @@ from ganeti.opcodes import OpInstanceRecreateDisks
 def Run(options: Options, arguments: list[str]) -> int:
     if options.node and options.iallocator:
         raise errors.OpPrereqError("An iallocator (-I) and nodes (-n) exclude each other", errors.ECODE_INVAL)
+    if options.node is not None and not options.node:
+        raise errors.OpPrereqError("-n names no node; leave it out for the present ones", errors.ECODE_INVAL)
     op = jobs.FromOptions(
         OpInstanceRecreateDisks,
         options,

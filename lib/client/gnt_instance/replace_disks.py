@@ -47,6 +47,8 @@ def _Mode(options: Options) -> str:
 
 def Run(options: Options, arguments: list[str]) -> int:
     mode = _Mode(options)
+    if options.disk_indices is not None and not options.disk_indices:
+        raise errors.OpPrereqError("--disks names no disk; leave it out for all of them", errors.ECODE_INVAL)
     disks = [devices.DiskIndex(text) for text in options.disk_indices or []]
     if disks and options.auto:
         raise errors.OpPrereqError("-a finds the faulty disks itself: --disks is not allowed", errors.ECODE_INVAL)

@@ -154,7 +154,16 @@ def _Remedy(
             f"'gnt-instance replace-disks -a {name}' to have it made again there, or 'gnt-instance failover {name}'"
             f" to run the instance where the good copy is; {lost}"
         )
-    return f"only one copy is good; bring the node back and use {activate}, or {elsewhere}"
+    old = here if here_is_behind else there
+    where = snapshot.NodeName(behind)
+    if old is None:
+        return f"only one copy is good; bring node {where} back and use {activate}, or {elsewhere}"
+    if old.get("incomplete"):
+        return (
+            f"only one copy is good; if the disk of node {where} can be read again, use {activate}, if not"
+            f" 'gnt-instance replace-disks -a {name}', or {elsewhere}"
+        )
+    return f"only one copy is good; if nodes cannot reach each other, repair their link; use {activate}, or {elsewhere}"
 
 
 def _StateOn(disk: objects.Disk, node_uuid: str, answers: Answers) -> dict[str, Any] | None:

@@ -163,7 +163,7 @@ class Copies:
     def _TakeDown(self, disks: Sequence[objects.Disk]) -> None:
         for disk in disks:
             self._Down(disk, self._node_uuid).Warn(
-                f"Could not shutdown block device {disk.iv_name} on {self._node}", Unit(self._caller).LogWarning
+                f"{disk.iv_name} could not be taken down on {self._node}", Unit(self._caller).LogWarning
             )
 
     def _Silent(self) -> errors.OpExecError:

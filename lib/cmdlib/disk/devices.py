@@ -317,8 +317,8 @@ class _Assembly:
         )
         if result.fail_msg:
             Unit(self._caller).LogWarning(
-                f"Could not prepare block device {disk.iv_name} on node {result.node_name}"
-                f" (as_primary={as_primary}): {result.fail_msg}"
+                f"{disk.iv_name} could not be {'opened' if as_primary else 'set up'} on node {result.node_name}:"
+                f" {result.fail_msg}"
             )
         return result
 
@@ -424,10 +424,10 @@ class _Assembly:
         stored = self._caller.snapshot.disks.get(disk.uuid)
         if stored is None or stored.behind is not None:
             return
-        changed = mirrors.RecordBehind(self._caller, self._instance, [disk], node_uuid)
+        mirrors.RecordBehind(self._caller, self._instance, [disk], node_uuid)
         Unit(self._caller).LogWarning(
-            f"From now on {mirrors.Describe(self._caller.snapshot, changed)}: it does not count before it has been"
-            " filled again"
+            f"The copy of {disk.iv_name} on node {self._caller.snapshot.NodeName(node_uuid)} does not count from now on, before it has"
+            " been filled again"
         )
 
 
@@ -582,7 +582,7 @@ def ShutdownDisks(
             result = caller.rpc.call_blockdev_shutdown(node_uuid, (disk, instance))
             if result.fail_msg:
                 Unit(caller).LogWarning(
-                    f"Could not shutdown block device {disk.iv_name} on node {result.node_name}: {result.fail_msg}"
+                    f"{disk.iv_name} could not be taken down on node {result.node_name}: {result.fail_msg}"
                 )
                 on_primary = node_uuid == instance.primary_node
                 excused = ignore_primary if on_primary else result.offline
@@ -652,7 +652,7 @@ def _JudgeSync(
     done, degraded, longest = True, False, 1.0
     for disk, status in zip(disks, payload, strict=True):
         if status is None:
-            unit.LogWarning(f"Can't compute data for node {node_name}, disk {disk.iv_name}")
+            unit.LogWarning(f"Node {node_name} did not report the state of {disk.iv_name}")
             continue
         percent = status["sync_percent"]
         degraded = degraded or (status["is_degraded"] and percent is None)

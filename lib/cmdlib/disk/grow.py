@@ -185,8 +185,8 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
             if not instance.disks_active:
                 ShutdownDisks(self, instance, [disk])
             raise errors.OpExecError(
-                f"{err}. Disk {self.op.disk} of instance {name} has {disk.size} MiB now; what was there before may still be"
-                f" in those behind {start} MiB, and a running guest does not see them before its next start",
+                f"{err}. Disk {self.op.disk} of instance {name} has {disk.size} MiB now; the part after {start} MiB"
+                " was not wiped and may contain old data, and a running guest does not see it before its next start",
                 # A call that was not answered may be at work still.  One that begins later is refused: the guest has seen it.
                 hint=f"when 'gnt-cluster command -n {node} \"pgrep -ax dd\"' shows that the node has stopped wiping,{restart} use"
                 f" 'gnt-instance grow-disk --absolute {name} {instance.disks.index(disk.uuid)} {disk.size}m' to show the guest"
@@ -210,7 +210,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         for uuid, amount in lacks.items():
             if amount:
                 result = self._Grow(uuid, amount, True, backing=True)
-                result.Raise(f"Dry-run grow request failed to node {self._Name(uuid)}")
+                result.Raise(f"Disk {self.op.disk} cannot grow on node {self._Name(uuid)}; nothing was changed")
             elif self._delta:
                 self.LogInfo(
                     f"The volume of disk {self.op.disk} on node {self._Name(uuid)} has {sizes[uuid]} MiB already,"
@@ -222,7 +222,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
             result = self._Grow(uuid, amount, False, backing=True)
             if result.fail_msg:
                 self._Advise(sizes)
-            result.Raise(f"Grow request failed to node {self._Name(uuid)}")
+            result.Raise(f"Disk {self.op.disk} could not grow on node {self._Name(uuid)}")
             sizes[uuid] = self._wanted
 
     def _MeasureAll(self) -> dict[str, int]:
@@ -277,7 +277,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
                 f"{err}; {wanted} MiB are recorded",
                 hint=f"use 'gnt-instance grow-disk --absolute {name} {number} {wanted}m' once that node answers",
             )
-        result.Raise(f"Grow request failed to node {self._Name(primary)}")
+        result.Raise(f"Disk {self.op.disk} could not grow on node {self._Name(primary)}")
 
     def _Name(self, node_uuid: str) -> str:
         return self.snapshot.NodeName(node_uuid)
@@ -316,12 +316,14 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         if self.op.wait_for_sync:
             try:
                 if not WaitForSync(self, instance, [disk]):
-                    self.LogWarning("Disk syncing has not returned a good status; check the instance")
+                    self.LogWarning(
+                        f"Disk {self.op.disk} is degraded; 'gnt-instance info {instance.name}' shows its state"
+                    )
             finally:
                 if not instance.disks_active:
                     ShutdownDisks(self, instance, [disk])
         elif not instance.disks_active:
             self.LogWarning(
-                "Not shutting down the disk even if the instance is not supposed to be running,"
-                " because no wait for sync mode was requested"
+                "The disk stays active until its copies are complete (--no-wait-for-sync)",
+                hint=f"then use 'gnt-instance deactivate-disks {instance.name}'",
             )

@@ -358,7 +358,9 @@ def CheckHasAll(caller: Caller, instance: objects.Instance, disks: Sequence[obje
             why = f"node {name} does not answer" if view is None else f"on node {name} it is {DescribeState(state)}"
             raise errors.OpExecError(
                 f"The other copy of {disk.iv_name} of instance {instance.name} is not given up: {why}",
-                hint=f"'gnt-instance replace-disks --auto {instance.name}' makes the copy on node {name} again if its disk failed",
+                hint=f"try again when node {name} answers"
+                if view is None
+                else f"'gnt-instance replace-disks --auto {instance.name}' makes the copy on node {name} again if its disk failed",
             )
 
 

@@ -127,7 +127,7 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
                 snapshot,
                 instance,
                 self._other,
-                "cannot have these disks replaced: the others would be kept",
+                "would keep copies that do not count if these disks were replaced",
                 indexes=self._indexes,
             )
         self._KeepLocks()
@@ -612,13 +612,13 @@ class NewSecondary(_Replacement):
                     hint=f"when it answers again, end minor {_Minor(disk, self._old_node)} there: 'drbdsetup show' names its"
                     " resource, 'drbdsetup down RESOURCE' ends it",
                 )
-        lu.LogInfo("Detaching primary drbds from the network (=> standalone)")
+        lu.LogInfo(f"Disconnecting the mirrors from node {old}")
         result = lu.rpc.call_drbd_disconnect_net([self._primary], (self._worked_on, instance))[self._primary]
         result.Raise(f"Can't detach the disks from the network on node {self._Name(self._primary)}")
 
     def _Connect(self) -> None:
         lu = self._lu
-        lu.LogInfo("Attaching primary drbds to new secondary (standalone => connected)")
+        lu.LogInfo(f"Connecting the mirrors to node {self._Name(self._new)}")
         pair = [self._primary, self._new]
         for result in lu.rpc.call_drbd_attach_net(pair, (self._worked_on, self._instance), False).values():
             if result.fail_msg:

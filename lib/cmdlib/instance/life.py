@@ -91,9 +91,9 @@ class LUInstanceRemove(InstanceLU[opcodes.OpInstanceRemove]):
             instance.primary_node, instance, self.op.shutdown_timeout, self.op.reason
         )
         if self.op.ignore_failures:
-            result.Warn(f"Could not shutdown instance '{instance.name}'", self.LogWarning)
+            result.Warn(f"Instance {instance.name} could not be shut down", self.LogWarning)
         else:
-            result.Raise(f"Could not shutdown instance '{instance.name}' on node '{result.node_name}'")
+            result.Raise(f"Instance {instance.name} could not be shut down on node {result.node_name}")
 
 
 def RemoveInstanceDisks(lu: InstanceLU, instance: objects.Instance, ignore_failures: bool) -> None:

@@ -226,7 +226,7 @@ class LUInstanceShutdown(_RunLU[opcodes.OpInstanceShutdown]):
             return
         self._AnnounceWait(self.op.timeout, "--timeout")
         result = self.rpc.call_instance_shutdown(instance.primary_node, instance, self.op.timeout, self.op.reason)
-        result.Raise(f"Could not shutdown instance '{instance.name}'")
+        result.Raise(f"Instance {instance.name} could not be shut down")
         self._EndLeftovers(keep=instance.primary_node)
         ShutdownDisks(self, instance)
 
@@ -289,7 +289,7 @@ class LUInstanceReboot(_StartingLU[opcodes.OpInstanceReboot]):
             result = self.rpc.call_instance_shutdown(
                 instance.primary_node, instance, self.op.shutdown_timeout, self.op.reason
             )
-            result.Raise(f"Could not shutdown instance '{instance.name}' for full reboot")
+            result.Raise(f"Instance {instance.name} could not be shut down for its reboot")
             ShutdownDisks(self, instance)
         else:
             self.LogInfo(f"Instance {instance.name} was already stopped, starting now")
@@ -484,7 +484,9 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
         if not assembled.all_well:
             raise errors.OpExecError(
                 f"Cannot activate the block devices of instance {instance.name}",
-                hint="repeat the command" if going_back else WayOn(self, self.current, force=False),
+                hint="repeat the command"
+                if going_back
+                else WayOn(self, self.current, force=False) or self._IfNodeIsOff(),
             )
         try:
             if self.op.wait_for_sync and not WaitForSync(self, instance):
@@ -494,6 +496,10 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
                 self.cfg.MarkInstanceDisksInactive(instance.uuid)
             raise
         return assembled.paths
+
+    def _IfNodeIsOff(self) -> str | None:
+        names = " and ".join(map(self.snapshot.NodeName, self.snapshot.SecondaryNodes(self.current)))
+        return f"if node {names} is off, use 'gnt-node modify --offline yes {names}' and try again" if names else None
 
 
 class LUInstanceDeactivateDisks(NoHooksInstanceLU[opcodes.OpInstanceDeactivateDisks]):

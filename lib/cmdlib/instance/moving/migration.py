@@ -243,7 +243,7 @@ class TLMigrateInstance(Settler):
         instance = self._instance
         source, target = self._Name(self.source_uuid), self._Name(self.target_uuid)
         if self.failover:
-            feedback(f"Failover instance {instance.name} from {source} to {target}")
+            feedback(f"Failing instance {instance.name} over from {source} to {target}")
             self._ExecFailover()
         else:
             feedback(f"Migrating instance {instance.name} from {source} to {target}")
@@ -312,11 +312,11 @@ class TLMigrateInstance(Settler):
         result = self.rpc.call_instance_shutdown(source.uuid, instance, self._shutdown_timeout, self.lu.op.reason)
         if result.fail_msg and not (self._ignore_consistency or source.offline):
             raise errors.OpExecError(
-                f"Could not shutdown instance {instance.name} on node {source.name}: {result.fail_msg}",
+                f"Instance {instance.name} could not be shut down on node {source.name}: {result.fail_msg}",
                 hint=f"if the node is off for sure, use 'gnt-node modify --offline yes {source.name}' and try again",
             )
         result.Warn(
-            f"Could not shutdown instance {instance.name} on node {source.name}, proceeding anyway;"
+            f"Instance {instance.name} could not be shut down on node {source.name}, proceeding anyway;"
             f" please make sure node {source.name} is down",
             self.lu.LogWarning,
         )
