@@ -264,7 +264,7 @@ class Mirror(BlockDev):
       complete; data that was marked as outdated is accepted, incomplete data only while the other side fills it;
     * ahead: this side is not opened before it is connected with a complete side, and is either complete too or cannot be
       taken for complete;
-    * not said (a master of release 3.1): as 3.1, nothing freezes and ``Open`` waits for nobody.
+    * not said (a master of release 3.1): as 3.1, nothing freezes, and ``Open`` waits only if its own data is not complete.
     """
 
     ASSEMBLED_ON_SECONDARY = True

@@ -534,11 +534,11 @@ def _WayBack(caller: Caller, instance: objects.Instance, disks: Sequence[objects
         return f"the data of {gone} on node {name} is gone: {_OtherIsNewer(caller, instance)}"
     if not all(_LacksData((view or {}).get(disk.uuid)) for view in views.values() for disk in lost):
         return None
-    indexes = " ".join(f"--disk={instance.disks.index(disk.uuid)}" for disk in lost)
+    indexes = [instance.disks.index(disk.uuid) for disk in lost]
+    again = " and ".join(f"'gnt-instance recreate-disks --disk={index} {instance.name}'" for index in indexes)
     return (
         f"neither node has complete data of {gone}: if a disk of theirs can be read again, try again then; otherwise shut the"
-        f" instance down, 'gnt-instance recreate-disks {indexes} {instance.name}' makes them again, empty, and restore"
-        f" what was on them from a backup"
+        f" instance down, make them again, empty, with {again}, and restore what was on them from a backup"
     )
 
 

@@ -432,10 +432,12 @@ def test_a_call_that_comes_late_changes_nothing(kind: Kind) -> None:
     late = decided(6, constants.PEER_BEHIND)
     volumes = [child.Replace() for child in disk.children]
     for act in (late.Follow, late.Release, late.Assemble, late.Open, lambda: late.RemoveChildren(volumes)):
-        with pytest.raises(errors.BlockDeviceError, match=r"decision 6 .* has obeyed decision 7 since: it came late"):
+        with pytest.raises(
+            errors.BlockDeviceError, match=r"outdated: it follows decision 6 .* already follows decision 7"
+        ):
             act()
     decided(7).DisconnectNet()
-    with pytest.raises(errors.BlockDeviceError, match="came late"):
+    with pytest.raises(errors.BlockDeviceError, match="this call is outdated"):
         late.AttachNet(multimaster=False)
     assert decided(7).Connection().standalone
     kind.AttachNet(decided(8), multimaster=False)

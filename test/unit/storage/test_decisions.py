@@ -46,10 +46,10 @@ def test_a_late_call_for_a_disk_that_had_the_minor_before_changes_nothing_for_it
     machine.Call(obey, "present", 5)
     machine.Call(obey, "never-obeyed", 1)
     for uuid, number in (("present", 3), ("former", 2)):
-        with pytest.raises(errors.BlockDeviceError, match=f"carries decision {number} .*came late"):
+        with pytest.raises(errors.BlockDeviceError, match=f"it follows decision {number} .*Nothing was changed"):
             machine.Call(obey, uuid, number)
     machine.Call(obey, "present", 5)
     for successor in range(200):
         machine.Call(obey, f"00000000-0000-0000-0000-{successor:012d}", 1)
-    with pytest.raises(errors.BlockDeviceError, match="came late"):
+    with pytest.raises(errors.BlockDeviceError, match="this call is outdated"):
         machine.Call(obey, f"00000000-0000-0000-0000-{199:012d}", 0)

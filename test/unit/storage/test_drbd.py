@@ -183,11 +183,11 @@ def test_a_late_call_does_not_turn_fencing_off(mirror: Pair) -> None:
         ("blockdev_assemble", [late, MakeInstance().ToDict(runtime=True), True, 0]),
         ("blockdev_removechildren", [late, list(late.children)]),
     ):
-        one.Fail("this call carries decision 1 .* obeyed decision 2 since", name, *args)
+        one.Fail("outdated: it follows decision 1 .* already follows decision 2", name, *args)
     assert one.device.options["fencing"] == "resource-and-stonith"
     mirror.links.Cut()
     assert one.device.frozen
-    one.Fail("came late", "drbd_follow", [late])
+    one.Fail("this call is outdated", "drbd_follow", [late])
     assert one.device.frozen, "nobody decided that it continues alone"
     one.Do("drbd_follow", [one.Disk("behind", decision=3)])
     assert not one.device.frozen
@@ -426,7 +426,7 @@ def test_a_late_call_to_grow_makes_nothing_smaller(mirror: Pair) -> None:
     one.Do("blockdev_grow", late, 8, False, False, False)
     assert [side.device.size for side in (one, two)] == [80, 80]
     one.Do("drbd_follow", [one.Disk("behind", decision=2)])
-    one.Fail("came late", "blockdev_grow", one.Disk(size=80, decision=1), 8, False, False, False)
+    one.Fail("this call is outdated", "blockdev_grow", one.Disk(size=80, decision=1), 8, False, False, False)
     assert one.device.size == 80
 
 

@@ -53,7 +53,7 @@ def test_of_a_stopped_instance(filed: Master) -> None:
     assert _Size(filed) == 12288 and not filed.Instance(WEB).disks_active
     assert "resize_disk" not in filed[0].calls
     _Grow(filed, wait_for_sync=False)
-    assert any("Not shutting down the disk" in text for text in filed.last.messages)
+    assert any("The disk stays active" in text for text in filed.last.messages)
 
 
 def test_what_cannot_grow(filed: Master) -> None:
@@ -75,7 +75,7 @@ def test_the_node_is_asked_before_anything_grows(filed: Master) -> None:
             raise errors.RpcCallError("no room")
 
     filed[0].before = before
-    with pytest.raises(errors.OpExecError, match=r"Dry-run grow request failed to node node1.*no room"):
+    with pytest.raises(errors.OpExecError, match=r"cannot grow on node node1.*no room"):
         _Grow(filed)
     assert _Disk(filed).size == _Size(filed) == 10240
 
@@ -106,7 +106,7 @@ def test_the_guest_does_not_see_what_may_still_be_wiped(filed: Master, failing: 
     filed[0].faults[failing] = "no answer"
     with pytest.raises(errors.OpExecError, match="no answer") as caught:
         _Grow(filed, 1000)
-    assert "has 11240 MiB now; what was there before may still be in those behind 10240 MiB" in str(caught.value)
+    assert "has 11240 MiB now; the part after 10240 MiB was not wiped" in str(caught.value)
     assert "resize_disk" not in filed[0].calls and _Disk(filed).size == _Size(filed) == 11240
     assert running or not filed[0].devices[NameOf(_Disk(filed))].assembled
     hint = str(caught.value.hint)

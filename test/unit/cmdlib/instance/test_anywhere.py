@@ -87,7 +87,7 @@ def test_a_guest_that_cannot_be_stopped_stays_where_it_is(three: Master) -> None
     _Add(three, start=True)
     three[0].faults["instance_shutdown"] = "it does not end"
     for values in ({}, {"ignore_consistency": True}):
-        with pytest.raises(errors.OpExecError, match=r"(?i)could not shutdown|still runs"):
+        with pytest.raises(errors.OpExecError, match=r"(?i)could not be shut down|still runs"):
             _Failover(three, **values)
         assert _Nodes(three) == [1, 2] and mirrors.Volumes() == [4, 4, 0]
         assert mirrors.States() == [[PRIMARY] * 2, [SECONDARY] * 2, []]

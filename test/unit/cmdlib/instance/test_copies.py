@@ -183,7 +183,7 @@ def test_a_target_that_stays_set_up_after_the_look_is_named(three: Master) -> No
     with pytest.raises(errors.OpExecError, match="Outdated on target node"):
         stopped.FailOver()
     for name in ("disk/0", "disk/1"):
-        expected = f"Could not shutdown block device {name} on {THERE}"
+        expected = f"{name} could not be taken down on {THERE}"
         assert any(expected in text and "it is in use" in text for text in three.last.messages), name
 
 

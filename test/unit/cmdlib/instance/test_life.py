@@ -68,7 +68,7 @@ def test_removal_of_files(filed: Master) -> None:
 
 def test_what_cannot_be_stopped_or_removed_stays(master: Master) -> None:
     master[0].faults["instance_shutdown"] = "it hangs"
-    with pytest.raises(errors.OpExecError, match=r"Could not shutdown instance 'web.*it hangs"):
+    with pytest.raises(errors.OpExecError, match=r"Instance web.* could not be shut down.*it hangs"):
         master.Run(opcodes.OpInstanceRemove(instance_name=WEB))
     assert master.Instance(WEB) is not None
     del master[0].faults["instance_shutdown"]
@@ -189,7 +189,7 @@ def test_a_file_that_stayed_under_the_old_name_is_named_with_the_command_that_mo
         filed.Run(opcodes.OpInstanceRename(instance_name="files", new_name="moved.example.org"))
     with pytest.raises(errors.OpExecError, match="could not be set up"):
         filed.Run(opcodes.OpInstanceStartup(instance_name="moved"))
-    [text] = [text for text in filed.last.messages if "Could not prepare" in text]
+    [text] = [text for text in filed.last.messages if "could not be opened" in text]
     assert f"the file is '{top}/{old}/" in text and "recreate-disks" not in text
     assert f"'mv -T {top}/{old} {top}/moved.example.org' on this node" in text
     filed[0].Call(runtime.Rename, f"{top}/{old}", f"{top}/moved.example.org")

@@ -126,7 +126,7 @@ def test_degraded_disks_stop_a_failover(master: Master) -> None:
 
 def test_what_does_not_stop_stops_a_failover(master: Master) -> None:
     master[0].faults["instance_shutdown"] = "it hangs"
-    with pytest.raises(errors.OpExecError, match="Could not shutdown instance") as caught:
+    with pytest.raises(errors.OpExecError, match="could not be shut down") as caught:
         master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert "gnt-node modify --offline yes node1" in (caught.value.hint or "")
     assert _Primary(master) == 0 and WEB not in master[1].guests

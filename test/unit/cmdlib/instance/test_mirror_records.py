@@ -134,7 +134,7 @@ def test_a_call_that_takes_the_volumes_and_hangs_until_the_record_is_gone_change
     three[1].faults.clear()
     three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
     assert _Behind(three) == [None, None]
-    with pytest.raises(errors.BlockDeviceError, match="came late"):
+    with pytest.raises(errors.BlockDeviceError, match="this call is outdated"):
         three[1].Call(blockdev.RemoveChildren, *late[0])
     assert mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
 
@@ -229,7 +229,7 @@ def test_disks_that_failed_on_different_sides_are_made_again_by_the_commands_tha
     named = re.findall(r"replace-disks -([ps]) --disks=(\d) ", caught.value.hint)
     assert sorted(named) == [("p", "0"), ("s", "1")]
     modes = {"p": "replace_on_primary", "s": "replace_on_secondary"}
-    with pytest.raises(errors.OpPrereqError, match="the others would be kept"):
+    with pytest.raises(errors.OpPrereqError, match="would keep copies that do not count"):
         three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode=modes["s"], disks=[0]))
     for side, disk in named:
         three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode=modes[side], disks=[int(disk)]))

@@ -96,7 +96,7 @@ def test_the_size_is_recorded_before_the_mirror_has_it(three: Master) -> None:
             raise errors.RpcCallError("the other side is gone")
 
     three[0].before = fail
-    with pytest.raises(errors.OpExecError, match=r"Grow request failed to node node1.*the other side is gone"):
+    with pytest.raises(errors.OpExecError, match=r"Disk 0 could not grow on node node1.*the other side is gone"):
         three.Run(grow)
     assert size() == new, "what the device has"
 
@@ -115,7 +115,7 @@ def test_a_disk_whose_new_part_cannot_be_wiped_is_up_only_if_it_was(
     three[0].faults["blockdev_wipe"] = "no answer"
     before, node = mirrors.States(), three[0]
     node.calls.clear()
-    with pytest.raises(errors.OpExecError, match="what was there before may still be in those"):
+    with pytest.raises(errors.OpExecError, match="was not wiped and may contain old data"):
         three.Run(opcodes.OpInstanceGrowDisk(instance_name=WEB, disk=0, amount=512))
     assert mirrors.States() == before and node.calls.count("blockdev_shutdown") == (not running)
 

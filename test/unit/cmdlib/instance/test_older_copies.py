@@ -198,7 +198,7 @@ def test_no_command_is_named_that_refuses(three: Master) -> None:
     stranded.LoseNewer("disk")
     with pytest.raises(errors.OpExecError, match=r"disk/0 .* cannot be set up on target node") as fail_over:
         stranded.FailOver()
-    with pytest.raises(errors.OpPrereqError, match="cannot have these disks replaced") as replacement:
+    with pytest.raises(errors.OpPrereqError, match="would keep copies that do not count") as replacement:
         three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary"))
     for caught in (fail_over, replacement):
         assert ACCEPT in str(caught.value.hint) and "--on-secondary" not in str(caught.value.hint)

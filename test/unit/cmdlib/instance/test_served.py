@@ -140,7 +140,7 @@ def test_a_failed_disk_of_the_primary_is_replaced(three: Master) -> None:
     served.Settle()
     for mode in ("replace_on_secondary", "replace_new_secondary"):
         values = {"remote_node": "node3"} if mode == "replace_new_secondary" else {}
-        with pytest.raises(errors.OpPrereqError, match="cannot have these disks replaced"):
+        with pytest.raises(errors.OpPrereqError, match="would keep copies that do not count"):
             served.master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode=mode, **values))
     with pytest.raises(errors.OpPrereqError, match="cannot be migrated") as caught:
         served.master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, mode="live"))
