@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from support.mirrorpair import Pair, Side
+from support.mirrors import MakeMirror
 from support.virtual import MakeInstance
 
 from ganeti import backend, errors, runtime
@@ -159,3 +161,42 @@ def test_a_volume_that_a_mirror_has_open_is_not_removed(mirror: Pair) -> None:
         one.Do("blockdev_remove", disk.children[0])
     one.Do("blockdev_remove", disk)
     assert one.lvm.Volumes() == [] and one.drbd.devices == {}
+
+
+def test_an_open_side_is_detached_only_beside_one_that_has_everything(mirror: Pair) -> None:
+    one, two = mirror.one, mirror.two
+    two.Do("blockdev_removechildren", two.Disk(), list(two.Disk().children))
+    one.Fail(
+        "which would serve the guest, is Diskless, Connected",
+        "blockdev_removechildren",
+        one.Disk(),
+        list(one.Disk().children),
+    )
+    assert one.drbd.Count("detach") == 0 and one.State()[2] == "UpToDate"
+
+
+@pytest.mark.parametrize("why", ["it is open", "it counts", "there is nothing to attach"])
+def test_a_link_is_dropped_only_for_a_closed_side_that_does_not_count_and_has_volumes(mirror: Pair, why: str) -> None:
+    one, two = mirror.one, mirror.two
+    side = one if why == "it is open" else two
+    side.Do("blockdev_removechildren", side.Disk(), list(side.Disk().children))
+    if why == "there is nothing to attach":
+        side.lvm.lvs.clear()
+    side.drbd.runs.clear()
+    disk = side.Disk("counts" if why == "it counts" else "ahead")
+    instance = MakeInstance().ToDict(runtime=True)
+    side.machine.Call(backend.Handlers()["blockdev_assemble"], disk.ToDict(runtime=True), instance, False, 0)
+    assert side.drbd.Count("disconnect") == 0 and side.State()[0] == "Connected"
+
+
+def test_metadata_is_not_written_over_what_another_mirror_has(mirror: Pair) -> None:
+    one = mirror.one
+    used = one.Disk(size=128)
+    other = MakeMirror(*one.ends, 1, 1, "other", size=128, port=11001)
+    for volume in (*used.children, other.children[0]):
+        with contextlib.suppress(errors.GenericError):  # the first mirror's are there
+            one.Do("blockdev_create", volume, volume.size, "guest", True, "note", False)
+    one.Do("blockdev_grow", used.children[0], 64, False, True, False)
+    for taken in used.children:
+        disk = other.Replace(children=[other.children[0], taken])
+        one.Fail("is in use by", "blockdev_create", disk, disk.size, "guest", True, "note", False)

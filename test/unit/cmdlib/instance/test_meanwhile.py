@@ -155,3 +155,72 @@ def test_nothing_is_replaced_while_the_side_that_stays_says_nothing(three: Maste
     del three[0].faults["drbd_views"]
     with pytest.raises(errors.OpExecError, match=r"is open on node node2\S*, which is not the primary one"):
         _Replace(three, "replace_new_secondary", remote_node="node3")
+
+
+# --- what a record lets a fail-over do --------------------------------------------------------------------------------------
+
+
+def _FilledAgain(served: Served) -> None:
+    """The primary's disk had failed; its side is complete again, and the record not yet gone.  Then the link is cut."""
+    served.FailDisks(0)
+    served.Settle()
+    served.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    assert served.Behind() == [FIRST] * 2 and served.mirrors.States()[0] == [PRIMARY] * 2
+    served.mirrors.links.Cut()
+
+
+def test_a_record_counts_only_while_the_side_it_names_is_known_not_to_have_gone_on(three: Master) -> None:
+    served = Served(three)
+    _FilledAgain(served)
+    three[0].faults["drbd_views"] = "busy"
+    with pytest.raises(errors.OpExecError, match="degraded"):
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert WEB in three[0].guests
+    three[0].faults.clear()
+    with pytest.raises(errors.OpExecError, match="degraded"):
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+
+
+def test_a_side_that_is_closed_has_not_gone_on(three: Master) -> None:
+    served = Served(three)
+    _FilledAgain(served)
+    three[0].KillGuest(WEB)
+    for device in served.mirrors.machines[0].devices.values():
+        device.role, device.frozen = "Secondary", False
+    served.mirrors.links.Publish()
+    served.FailOver()
+
+
+def test_an_outdated_copy_that_is_not_set_up_is_not_used_because_the_other_node_is_offline(three: Master) -> None:
+    served = Served(three)
+    served.FailOver()
+    for machine in served.mirrors.machines[:2]:
+        machine.LosePower()
+    for _, meta in served.mirrors.machines[0]._metas.values():
+        meta.state = "Outdated"
+    three[1].guests.clear()
+    three[1].Stop()
+    served._Mark(offline=True)
+    with pytest.raises(errors.OpExecError, match="is Outdated on target node node1"):
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB, ignore_consistency=True))
+    assert WEB in three[0].guests
+
+
+@pytest.mark.parametrize(
+    ("number", "field"), [(0, "connected"), (0, "peer_uptodate"), (1, "connected"), (1, "local_uptodate")]
+)
+def test_each_of_two_nodes_must_say_that_the_primary_s_side_can_be_spared(
+    three: Master, number: int, field: str
+) -> None:
+    served = Served(three)
+    node = three.nodes[number]
+    disks, instance = three.snapshot.InstanceDisks(three.Instance(WEB)), three.Instance(WEB)
+    view = three.rpc.call_drbd_views([node], {node: [(disks, instance)]})[node].payload
+    _Once(
+        three, 0, "blockdev_create",
+        lambda: three[number].answers.update(drbd_views={uuid: {**state, field: False} for uuid, state in view.items()}),
+    )  # fmt: skip
+    with pytest.raises(errors.OpExecError, match=rf"is not given up: on node node{number + 1}"):
+        _Replace(three, "replace_on_primary")
+    assert served.Behind() == [None, None]
