@@ -558,6 +558,7 @@ class NewSecondary(_Replacement):
         self._Step(2, "Check peer consistency")
         self._CheckPrimaryDisks()
         mirrors.CheckAgreement(lu, self._instance, self._worked_on, self._primary, self._old_node)
+        self._CheckNothingLeft()
         self._Step(3, "Allocate new storage")
         made: list[tuple[str, objects.Disk]] = []
         try:
@@ -588,6 +589,27 @@ class NewSecondary(_Replacement):
                     f" secondary of instance {self._instance.name}",
                     hint=f"use 'gnt-instance activate-disks --wait-for-sync {self._instance.name}' and try again",
                 )
+
+    def _CheckNothingLeft(self) -> None:
+        """Raise OpExecError if the new node has volumes of these disks already: a try that was cut off has left them.
+
+        The primary node has all the data, but nobody else removes what might be a copy.
+        """
+        left = []
+        for disk in self._worked_on:
+            for volume in disk.children:
+                found = self._lu.rpc.call_blockdev_find(self._new, (volume, self._instance))
+                if found.payload and not found.fail_msg:
+                    left.append(volume)
+        if left:
+            new = self._Name(self._new)
+            commands = [f"lvremove {name}" for volume in left for name in volume.VolumeNames()]
+            raise errors.OpExecError(
+                f"Node {new} has volumes of instance {self._instance.name} already, which a job that was cut off has left there:"
+                f" {_Named(left)}",
+                hint=f"the primary node has all the data: on node {new}, {disk_params.RunThere(*commands)} ('gnt-cluster verify'"
+                " names a device that still uses them), then repeat the command",
+            )
 
     def _MakeMirrors(self, made: list[tuple[str, objects.Disk]]) -> list[objects.Disk]:
         """Make the new halves, not connected yet; return the disks as they will be."""

@@ -27,6 +27,7 @@ from ganeti.params.disk.base import (
     DiskRequest,
     DiskTemplate,
     MirrorTemplate,
+    RunThere,
 )
 from ganeti.params.disk.files import File, Gluster, SharedFile
 from ganeti.params.disk.lvm import DEFAULT_DRBD_HELPER, Drbd, Plain
@@ -57,6 +58,7 @@ __all__ = [
     "Mirrored",
     "Of",
     "OtherSide",
+    "RunThere",
     "StorageUnits",
     "SyntaxProblems",
     "UnitTypes",

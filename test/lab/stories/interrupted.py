@@ -156,6 +156,11 @@ def _DoAsTold(stage: Stage, name: str, said: str, command: str = "") -> None:
             told.append(command)
         if not said or not told:
             break
+        if found := re.search(r"Node (\S+) has volumes of instance", said):
+            node = next(node for node in stage.cluster.nodes if node.name == found.group(1))
+            for volume in re.findall(r"'lvremove (\S+)'", said):
+                node.Run("lvremove", "-q", "-f", volume)
+                stage.say(f"         as it said: lvremove {volume} on {node.name}")
         for verb in dict.fromkeys(told):
             # Without a terminal nobody can be asked.
             force = ["-f"] if verb.startswith("migrate") else []

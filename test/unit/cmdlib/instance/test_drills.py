@@ -187,3 +187,27 @@ def test_disks_are_not_called_in_sync_while_one_side_has_none(three: Master, num
     three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_auto"))
     three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
     assert any("in sync" in text for text in three.last.messages)
+
+
+def test_what_a_first_try_left_on_the_new_node_is_named_with_the_command(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    replace = opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_new_secondary", remote_node="node3")
+    three[2].faults["blockdev_remove"] = "it does not answer"
+    three[0].faults["drbd_disconnect_net"] = "it does not answer"
+    with pytest.raises(errors.OpExecError):
+        three.Run(replace)
+    three[2].faults.clear()
+    three[0].faults.clear()
+    assert mirrors.Volumes()[2] == 4
+    mirrors.machines[2].LosePower()
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    with pytest.raises(errors.OpExecError, match=r"Node node3\S* has volumes of instance web") as caught:
+        three.Run(replace)
+    instance = three.Instance(WEB)
+    for disk in three.snapshot.InstanceDisks(instance):
+        for volume in disk.children:
+            assert f"'lvremove {'/'.join(volume.logical_id)}'" in str(caught.value.hint)
+            three.rpc.call_blockdev_remove(three.nodes[2], (volume, instance)).Raise("")
+    three.Run(replace)
+    assert mirrors.Volumes() == [4, 0, 4]
