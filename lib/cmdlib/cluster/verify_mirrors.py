@@ -142,7 +142,7 @@ def _Remedy(
     behind, newer = nodes if here_is_behind else reversed(nodes)
     good = there if here_is_behind else here
     lost = mirrors.HintIfLost(snapshot, instance, behind)
-    if good is not None and good.get("incomplete") and not good["in_resync"]:
+    if mirrors.LacksData(good):
         return (
             f"the newer one, on node {snapshot.NodeName(newer)}, has no complete data; if its disk can be read again, use"
             f" {activate}; {lost}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, runtime
@@ -122,6 +122,11 @@ def RefusesWithData(state: dict[str, Any] | None) -> bool:
         and not state.get("incomplete")
         and state.get("disk") != OUTDATED
     )
+
+
+def LacksData(state: Mapping[str, Any] | None) -> bool:
+    """Return whether a side has no complete data and is not being filled."""
+    return state is not None and bool(state.get("incomplete")) and not state["in_resync"]
 
 
 def NeedsOther(state: dict[str, Any] | None) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from ganeti import errors, objects, opcodes
 from ganeti.cmdlib.base import Feedback
 from ganeti.cmdlib.disk import mirrors
-from ganeti.cmdlib.disk.devices import Choice
+from ganeti.cmdlib.disk.advice import Choice
 from ganeti.cmdlib.instance.base import NoHooksInstanceLU
 from ganeti.params import disk as disk_params
 

@@ -17,8 +17,9 @@ from ganeti.cmdlib.common import (
     InstanceInfo,
 )
 from ganeti.cmdlib.disk import mirrors
+from ganeti.cmdlib.disk.advice import WayOn
 from ganeti.cmdlib.disk.copies import ChosenCopies, OlderCopies
-from ganeti.cmdlib.disk.devices import AssembleDisks, ShutdownDisks, StartDisks, WaitForSync, WayOn
+from ganeti.cmdlib.disk.devices import AssembleDisks, ShutdownDisks, StartDisks, WaitForSync
 from ganeti.cmdlib.instance.base import (
     DOWN,
     OFFLINE,

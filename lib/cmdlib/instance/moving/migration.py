@@ -15,8 +15,9 @@ from ganeti.cmdlib.common import (
     InstanceInfo,
 )
 from ganeti.cmdlib.disk import mirrors
+from ganeti.cmdlib.disk.advice import WayOn
 from ganeti.cmdlib.disk.copies import Copies
-from ganeti.cmdlib.disk.devices import AssembleDisks, ShutdownDisks, WayOn
+from ganeti.cmdlib.disk.devices import AssembleDisks, ShutdownDisks
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckTargetPolicy
 from ganeti.cmdlib.instance.moving.looking import EndLeftovers, Situation
 from ganeti.cmdlib.instance.moving.settling import Settler
