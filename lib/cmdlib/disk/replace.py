@@ -607,9 +607,19 @@ class NewSecondary(_Replacement):
             raise errors.OpExecError(
                 f"Node {new} has volumes of instance {self._instance.name} already, which a job that was cut off has left there:"
                 f" {_Named(left)}",
-                hint=f"the primary node has all the data: on node {new}, {disk_params.RunThere(*commands)} ('gnt-cluster verify'"
-                " names a device that still uses them), then repeat the command",
+                hint=f"the primary node has all the data: on node {new}, {self._EndUsers()}{disk_params.RunThere(*commands)}, then"
+                " repeat the command",
             )
+
+    def _EndUsers(self) -> str:
+        """Return how devices of the new node are ended that belong to no disk, and may use what was left there."""
+        states = self._lu.rpc.call_drbd_states([self._new])[self._new]
+        minors = sorted(map(int, () if states.fail_msg else states.payload))
+        unknown = [minor for minor in minors if minor not in self._lu.snapshot.UsedMinors(self._new)]
+        return "".join(
+            f"if 'drbdsetup show {minor}' shows one of them, run 'drbdsetup down resource{minor}'; "
+            for minor in unknown
+        )
 
     def _MakeMirrors(self, made: list[tuple[str, objects.Disk]]) -> list[objects.Disk]:
         """Make the new halves, not connected yet; return the disks as they will be."""

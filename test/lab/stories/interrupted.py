@@ -158,6 +158,9 @@ def _DoAsTold(stage: Stage, name: str, said: str, command: str = "") -> None:
             break
         if found := re.search(r"Node (\S+) has volumes of instance", said):
             node = next(node for node in stage.cluster.nodes if node.name == found.group(1))
+            for resource in re.findall(r"'drbdsetup down (\S+)'", said):
+                node.Run("drbdsetup", "down", resource)
+                stage.say(f"         as it said: drbdsetup down {resource} on {node.name}")
             for volume in re.findall(r"'lvremove (\S+)'", said):
                 node.Run("lvremove", "-q", "-f", volume)
                 stage.say(f"         as it said: lvremove {volume} on {node.name}")

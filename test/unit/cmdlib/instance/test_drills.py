@@ -200,14 +200,25 @@ def test_what_a_first_try_left_on_the_new_node_is_named_with_the_command(three: 
     three[2].faults.clear()
     three[0].faults.clear()
     assert mirrors.Volumes()[2] == 4
-    mirrors.machines[2].LosePower()
     three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
-    with pytest.raises(errors.OpExecError, match=r"Node node3\S* has volumes of instance web") as caught:
-        three.Run(replace)
+
+    def refused() -> str:
+        with pytest.raises(errors.OpExecError, match=r"Node node3\S* has volumes of instance web") as caught:
+            three.Run(replace)
+        return str(caught.value.hint)
+
+    mirrors.machines[2].LosePower()
+    assert "drbdsetup" not in refused()
+    for minor in (0, 1):
+        mirrors.machines[2].devices[minor] = mirrors.machines[0].devices[0]
+    mirrors.links.Publish()
+    hint = refused()
+    assert all(f"'drbdsetup down resource{minor}'" in hint for minor in (0, 1))
+    mirrors.machines[2].LosePower()
     instance = three.Instance(WEB)
     for disk in three.snapshot.InstanceDisks(instance):
         for volume in disk.children:
-            assert f"'lvremove {'/'.join(volume.logical_id)}'" in str(caught.value.hint)
+            assert f"'lvremove {'/'.join(volume.logical_id)}'" in hint
             three.rpc.call_blockdev_remove(three.nodes[2], (volume, instance)).Raise("")
     three.Run(replace)
     assert mirrors.Volumes() == [4, 0, 4]
