@@ -315,7 +315,7 @@ def _Facts(body: Sequence[tuple[list[str], Any]]) -> Iterator[tuple[str, Any]]:
         elif section == "_remote_host":
             yield "remote", _FindAddress(inner)
         elif section == "net":
-            yield "two_primaries", any(line[0] in ("allow-two-primaries",) and line[1:] != ["no"] for line, _ in inner)
+            yield "two_primaries", any(line[0] == "allow-two-primaries" and line[1:] != ["no"] for line, _ in inner)
         elif section == "options":
             yield from _Option(inner, "on-no-data-accessible", "no_data")
         elif section == "disk":
