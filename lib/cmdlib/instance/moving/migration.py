@@ -364,6 +364,9 @@ class TLMigrateInstance(Settler):
         """Give the disks back to the source, and return the error."""
         source, target = self._Name(self.source_uuid), self._Name(self.target_uuid)
         instance = self.cfg.SetInstancePrimaryNode(self._instance.uuid, self.source_uuid)
+        if self.mirror != disk_params.INTERNAL:
+            hint = f"'gnt-instance startup {instance.name}' starts it there again"
+            return self._DisksDown(f"{error}; it stays on {source}", hint)
         hint = WayOn(self, instance, force=False) or (
             f"if the nodes cannot reach each other, repair the link between them and try again; 'gnt-instance failover"
             f" --ignore-consistency {instance.name}' uses the copy on {target} and gives up what only {source} has"

@@ -427,8 +427,9 @@ def test_a_node_does_not_give_a_guest_what_it_uses_itself(site: Site) -> None:
     site.Create("blockdev", start=True)
     device = site.master[1].machine.disk.Find(f"{LUN}0")
     device.held = True
-    with pytest.raises(errors.OpExecError, match="Can't activate the disks"):
+    with pytest.raises(errors.OpExecError, match=r"Can't activate the disks .* it stays on node1") as caught:
         site.Do("Failover", target_node="node2")
+    assert f"'gnt-instance startup {NEW}'" in str(caught.value.hint) and "consistency" not in str(caught.value.hint)
     assert any(f"this node has {LUN}0" in text and "in use itself" in text for text in site.master.last.messages)
     assert NEW not in site.master[1].guests
 
