@@ -121,6 +121,7 @@ _JSON = st.recursive(
 _SET = st.dictionaries(_TEXT, _JSON, max_size=3)
 _SETS = st.dictionaries(_TEXT, _SET, max_size=2)
 _SMALL = st.integers(0, 1 << 40)
+_INTS = st.integers(-(2**63) + 1, 2**63 - 1)
 _FLOATS = st.floats(0, 1e12)
 
 # By the name of a field's type; types that are one of several values are read from their schema.
@@ -139,17 +140,17 @@ _BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     ),
     "{node: str+, since: float}": st.fixed_dictionaries({"node": UUIDS, "since": _FLOATS}),
     "float": _FLOATS | _SMALL,
-    "int": st.integers(),
+    "int": _INTS,
     "int>0": st.integers(1, 1 << 40),
     "int>=0": _SMALL,
     "list": st.lists(_JSON, max_size=3),
-    "list[str or int or null]": st.lists(_TEXT | st.integers() | st.none(), max_size=6),
+    "list[str or int or null]": st.lists(_TEXT | _INTS | st.none(), max_size=6),
     "list[[int>=0, int>=0]]": st.lists(st.lists(_SMALL, min_size=2, max_size=2), max_size=2),
     "list[[one of jobid, opcode, reason, any]]": st.lists(
         st.tuples(st.sampled_from(["jobid", "opcode", "reason"]), _JSON).map(list), max_size=2
     ),
-    "list[[str, str, int]]": st.lists(st.tuples(_TEXT, _TEXT, st.integers()).map(list), max_size=2),
-    "list[int]": st.lists(st.integers(), max_size=3),
+    "list[[str, str, int]]": st.lists(st.tuples(_TEXT, _TEXT, _INTS).map(list), max_size=2),
+    "list[int]": st.lists(_INTS, max_size=3),
     "list[str]": st.lists(_TEXT, max_size=3),
     "set[str]": st.lists(_TEXT, max_size=3),
     "str": _TEXT,
