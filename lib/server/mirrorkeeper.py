@@ -28,7 +28,8 @@ PATIENCE = 10.0
 RETRY_AFTER = 15.0
 # Jobs at a time for the primary instances of one node: if it hangs, others' jobs must still find a worker.
 PER_NODE = 8
-_SHOWN = 500
+# Of a node that does not answer: so many characters are logged, at most so often in seconds.
+_SHOWN, _QUIET = 500, 60.0
 
 Submit = Callable[[Sequence[opcodes.OpCode]], "Pending"]
 
@@ -59,8 +60,8 @@ class MirrorKeeper(WokenThread):
         self._asked: set[str] = set()
         self._answers: list[RpcResult] = []
         self._needing: dict[str, set[str]] = {}
-        # Nodes that did not answer the last time.
-        self._silent: set[str] = set()
+        # Nodes that did not answer the last time: what was logged of each, and when.
+        self._silent: dict[str, tuple[str, float]] = {}
         # Instance -> its last job (None: not taken in) and when the next one may follow.
         self._jobs: dict[str, tuple[int | None, float]] = {}
         # Nodes with as many jobs as they may have, which is logged once.
@@ -95,18 +96,17 @@ class MirrorKeeper(WokenThread):
             self._answers.append(result)
 
     def _Read(self, result: RpcResult, watched: Sequence[tuple[objects.Instance, objects.Disk]]) -> None:
-        before = result.node in self._silent
         if not result.fail_msg:
-            self._silent.discard(result.node)
-            if before:
+            if self._silent.pop(result.node, None):
                 logging.info("Node %s reports the state of its mirrors again", result.node_name)
             self._Judge(result.node, watched, result.payload)
             return
-        self._silent.add(result.node)
         self._needing.pop(result.node, None)
-        # Once, however its reasons change.
-        if not (before or result.offline):
-            reason = str(result.fail_msg)[:_SHOWN]
+        now, reason = runtime.Monotonic(), str(result.fail_msg)[:_SHOWN]
+        told, when = self._silent.setdefault(result.node, ("", now - _QUIET))
+        # A node may have other words for each look.
+        if reason != told and now - when >= _QUIET and not result.offline:
+            self._silent[result.node] = reason, now
             logging.warning("Node %s did not report the state of its mirrors: %s", result.node_name, reason)
 
     def _Watched(self) -> Mapping[str, Sequence[tuple[objects.Instance, objects.Disk]]]:
