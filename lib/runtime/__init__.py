@@ -377,9 +377,9 @@ def RunCmd(
 
     ``env``: None is our own with ``LC_ALL=C``, else exactly the one given.  ``stdin``: nothing by default.
     ``output_path``: a file that both output streams are added to.  ``pass_fds``: descriptors it gets besides (none in
-    simulation).  ``lock``: one of the caller's, which is held until the program has ended.  After ``timeout`` seconds its process group is told to end, then killed; one that cannot be killed,
-    because it waits in the kernel, is left behind, and collected when it has ended.  A program that is missing
-    or fails gives a result with ``failed``, no exception.
+    simulation).  ``lock``: one of the caller's, which is held until the program has ended.  After ``timeout`` seconds its
+    process group is told to end, then killed; one that cannot be killed, because it waits in the kernel, is left behind,
+    and collected when it has ended.  A program that is missing or fails gives a result with ``failed``, no exception.
     """
     return _here.side.RunCmd(
         argv,

@@ -4,7 +4,7 @@ A ``BlockDev`` stands for one disk object on this node.  Making one touches noth
 look at and what they change.  Trees (a mirror above its data and metadata volumes) are walked by ``storage.tree``
 alone: a driver acts on its own layer and may use ``self.children`` only as far as its method says.
 
-Rules for every driver
+Every driver keeps these rules:
 
 * All sizes are MiB unless the name says otherwise; only ``Dimensions`` speaks bytes.
 * Every failure is ``errors.BlockDeviceError``; its text names the device, what happened and what to do.

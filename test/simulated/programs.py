@@ -171,7 +171,7 @@ class Programs:
 
     def _Find(self, pid: int) -> Process | None:
         if pid <= 1:
-            raise errors.ProgrammerError(f"{pid} is no process that could be asked or signalled")
+            raise errors.ProgrammerError(f"{pid} is not a process that can be asked or signalled")
         return self.machine.processes.get(pid)
 
     def WaitProcess(self, pid: int, timeout: float | None = None) -> bool:

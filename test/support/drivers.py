@@ -84,7 +84,7 @@ def _LinkCut() -> str:
 
 
 def CutLink(cut: bool) -> None:
-    """On the calling machine: what mirrors write does not reach other machines any more, or does again."""
+    """On the calling machine: cut the link of its mirrors, or mend it."""
     if cut:
         runtime.WriteFile(_LinkCut(), b"", sync=False)
     else:
@@ -96,7 +96,7 @@ def _OtherDiskFailed() -> str:
 
 
 def FailOtherDisk(failed: bool) -> None:
-    """On the calling machine: the other sides of its mirrors are connected, but have no disk any more, or have one again."""
+    """On the calling machine: take away the disks of the other sides of its mirrors, which stay connected; or give them back."""
     if failed:
         runtime.WriteFile(_OtherDiskFailed(), b"", sync=False)
     else:

@@ -22,7 +22,7 @@ from ganeti.cmdlib.common import (
 )
 from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk import mirrors
-from ganeti.cmdlib.disk.devices import RemovalByHand, ShutdownDisks, StartDisks
+from ganeti.cmdlib.disk.devices import ShutdownDisks, StartDisks
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckScript, InstanceLU
 from ganeti.cmdlib.instance.life import RemoveInstanceDisks
 from ganeti.cmdlib.instance.moving.looking import LookAround
@@ -493,7 +493,7 @@ class LUBackupExport(InstanceLU[opcodes.OpBackupExport]):
         elif last:
             self.LogWarning(
                 f"Could not remove the snapshot of {disk.iv_name} on node {result.node_name}: {result.fail_msg}",
-                hint=RemovalByHand(disk, node),
+                hint=disk_params.Of(disk).Removal(disk, node),
             )
 
     def _RemoveKey(self) -> None:

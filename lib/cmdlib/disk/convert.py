@@ -17,7 +17,6 @@ from ganeti.cmdlib.disk.devices import (
     CreateSingle,
     DiskNodes,
     Parts,
-    RemovalByHand,
     RemoveEmptied,
     ShutdownDisks,
     Undo,
@@ -216,7 +215,7 @@ class Conversion:
             result = lu.rpc.call_blockdev_remove(secondary, (disk, instance))
             result.Warn(
                 f"Could not remove block device {disk.iv_name} on node {result.node_name}, continuing anyway",
-                functools.partial(lu.LogWarning, hint=RemovalByHand(disk, secondary)),
+                functools.partial(lu.LogWarning, hint=disk_params.Of(disk).Removal(disk, secondary)),
             )
         feedback("Removing unneeded volumes on the primary node...")
         for disk in old_disks:
@@ -228,7 +227,7 @@ class Conversion:
                 result = lu.rpc.call_blockdev_remove(instance.primary_node, (metadata, instance))
             result.Warn(
                 f"Could not remove metadata for {disk.iv_name} on node {result.node_name}, continuing anyway",
-                functools.partial(lu.LogWarning, hint=RemovalByHand(left, instance.primary_node)),
+                functools.partial(lu.LogWarning, hint=disk_params.Of(left).Removal(left, instance.primary_node)),
             )
 
     def _Copy(self, feedback: Feedback, release: Callable[[], None]) -> None:
@@ -252,7 +251,7 @@ class Conversion:
                 result = lu.rpc.call_blockdev_remove(node_uuid, (disk, instance))
                 result.Warn(
                     f"Failed to remove block device {disk.iv_name} on node {result.node_name}, continuing anyway",
-                    functools.partial(lu.LogWarning, hint=RemovalByHand(disk, node_uuid)),
+                    functools.partial(lu.LogWarning, hint=disk_params.Of(disk).Removal(disk, node_uuid)),
                 )
         RemoveEmptied(lu, instance, old_disks[0])
         ShutdownDisks(lu, self._instance)

@@ -143,13 +143,8 @@ def Undo(caller: Caller, made: Iterable[tuple[str, objects.Disk]], instance: obj
             Unit(caller).LogWarning(
                 f"Failed to remove newly-created disk {disk.iv_name or disk.uuid} on node {result.node_name}:"
                 f" {result.fail_msg}",
-                hint=RemovalByHand(disk.Replace(children=[]), node_uuid),
+                hint=disk_params.Of(disk).Removal(disk.Replace(children=[]), node_uuid),
             )
-
-
-def RemovalByHand(disk: objects.Disk, node_uuid: str) -> str:
-    """Return the hint for a disk that is in no configuration (any longer) and could not be removed from a node."""
-    return disk_params.Of(disk).Removal(disk, node_uuid)
 
 
 def RemoveDevice(caller: Caller, node_uuid: str, instance: objects.Instance, disk: objects.Disk) -> RpcResult:

@@ -360,13 +360,9 @@ def CheckHasAll(caller: Caller, instance: objects.Instance, disks: Sequence[obje
     for disk in disks:
         state = (view or {}).get(disk.uuid)
         if not (state and state["local_uptodate"]):
-            why = f"node {name} does not answer" if view is None else f"on node {name} it is {DescribeState(state)}"
-            raise errors.OpExecError(
-                f"The other copy of {disk.iv_name} of instance {instance.name} is not given up: {why}",
-                hint=f"try again when node {name} answers"
-                if view is None
-                else f"'gnt-instance replace-disks --auto {instance.name}' makes the copy on node {name} again if its disk failed",
-            )
+            what = f"The other copy of {disk.iv_name} of instance {instance.name}"
+            cure = f"'gnt-instance replace-disks --auto {instance.name}' makes the copy on node {name} again if its disk failed"
+            raise _NotGivenUp(what, name, view, state, cure)
 
 
 def CheckServed(caller: Caller, instance: objects.Instance, disk: objects.Disk) -> None:
@@ -381,15 +377,19 @@ def CheckServed(caller: Caller, instance: objects.Instance, disk: objects.Disk) 
         state = (view or {}).get(disk.uuid)
         good = "peer_uptodate" if uuid == primary else "local_uptodate"
         if not (state and state["connected"] and state[good]):
-            name = caller.snapshot.NodeName(uuid)
-            why = f"node {name} does not answer" if view is None else f"on node {name} it is {DescribeState(state)}"
-            raise errors.OpExecError(
-                f"The copy of {disk.iv_name} of instance {instance.name} on its primary node"
-                f" {caller.snapshot.NodeName(primary)} is not given up: {why}",
-                hint=f"try again when node {name} answers"
-                if view is None
-                else f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}' and try again",
-            )
+            own = caller.snapshot.NodeName(primary)
+            what = f"The copy of {disk.iv_name} of instance {instance.name} on its primary node {own}"
+            cure = f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}' and try again"
+            raise _NotGivenUp(what, caller.snapshot.NodeName(uuid), view, state, cure)
+
+
+def _NotGivenUp(what: str, node: str, view: View | None, state: dict[str, Any] | None, cure: str) -> errors.OpExecError:
+    """Return the error for a copy that is needed, going by what a node says, or does not."""
+    if view is None:
+        return errors.OpExecError(
+            f"{what} is not given up: node {node} does not answer", hint=f"try again when node {node} answers"
+        )
+    return errors.OpExecError(f"{what} is not given up: on node {node} it is {DescribeState(state)}", hint=cure)
 
 
 def CountAgain(unit: LogicalUnit, instance: objects.Instance, disks: Sequence[objects.Disk]) -> list[objects.Disk]:

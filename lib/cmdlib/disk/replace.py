@@ -24,7 +24,6 @@ from ganeti.cmdlib.disk.devices import (
     CreateSingle,
     IsDegraded,
     Parts,
-    RemovalByHand,
     ShutdownDisks,
     StartDisks,
     Undo,
@@ -387,7 +386,7 @@ class _Replacement:
             if result.fail_msg:
                 self._lu.LogWarning(
                     f"Can't remove old LV {_Named([volume])} on {self._Name(self._old_node)}: {result.fail_msg}",
-                    hint=RemovalByHand(volume, self._old_node),
+                    hint=disk_params.Of(volume).Removal(volume, self._old_node),
                 )
 
 
@@ -595,18 +594,18 @@ class NewSecondary(_Replacement):
 
         The primary node has all the data, but nobody else removes what might be a copy.
         """
-        left = []
-        for disk in self._worked_on:
-            for volume in disk.children:
-                found = self._lu.rpc.call_blockdev_find(self._new, (volume, self._instance))
-                if found.payload and not found.fail_msg:
-                    left.append(volume)
+        volumes = [volume for disk in self._worked_on for volume in disk.children]
+        groups = sorted({disk_params.Of(volume).Source(volume) for volume in volumes})
+        result = self._lu.rpc.call_lv_list([self._new], groups)[self._new]
+        # A node that cannot say so refuses to make a volume that is there.
+        found = {} if result.fail_msg else result.payload
+        left = [name for volume in volumes for name in volume.VolumeNames() if name in found]
         if left:
             new = self._Name(self._new)
-            commands = [f"lvremove {name}" for volume in left for name in volume.VolumeNames()]
+            commands = [f"lvremove {name}" for name in left]
             raise errors.OpExecError(
                 f"Node {new} has volumes of instance {self._instance.name} already, which a job that was cut off has left there:"
-                f" {_Named(left)}",
+                f" {', '.join(left)}",
                 hint=f"the primary node has all the data: on node {new}, {self._EndUsers()}{disk_params.RunThere(*commands)}, then"
                 " repeat the command",
             )

@@ -118,7 +118,7 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
             problem = f"it is open on {other} too"
             hint = f"use 'gnt-instance migrate --cleanup {self.instance.name}'"
         elif self._elsewhere:
-            # The guest stands still all the same, and all of its newest data is on the other node.
+            # The guest could not go on anyway, and the other node has all of its newest data.
             problem = f"the guest needs {other} for {', '.join(self._elsewhere)}"
         if problem is None:
             return True

@@ -20,7 +20,6 @@ from ganeti.cmdlib.disk.devices import (
     CreateDisks,
     ExclusiveStorage,
     OpenDisks,
-    RemovalByHand,
     RemoveEmptied,
     ShutdownDisks,
     Undo,
@@ -277,7 +276,7 @@ class Helper:
         # Whatever else goes wrong here, it may still run.
         self.may_run = bool(result.fail_msg)
         if result.fail_msg:
-            by_hand = ", ".join(RemovalByHand(disk, extended.primary_node) for disk in own)
+            by_hand = ", ".join(disk_params.Of(disk).Removal(disk, extended.primary_node) for disk in own)
             self._lu.LogWarning(
                 f"The helper on instance {extended.name} could not be ended on node {self._node}, and may still write to its disks:"
                 f" {result.fail_msg}",

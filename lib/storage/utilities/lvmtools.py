@@ -254,7 +254,7 @@ def _Number(text: str, program: str) -> float:
 
 
 def ParsePvs(output: str) -> list[PhysicalVolume]:
-    """Return each physical volume once; LVM prints it once for every segment."""
+    """Return each physical volume once; LVM prints a line for each of its segments."""
     found: dict[str, PhysicalVolume] = {}
     for name, group, free, attributes, size, volume in _Rows(output, 6, "pvs"):
         before = found.get(name)

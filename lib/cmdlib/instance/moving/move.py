@@ -25,7 +25,6 @@ from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk.devices import (
     CreateDisks,
     ExclusiveStorage,
-    RemovalByHand,
     ShutdownDisks,
     Undo,
 )
@@ -299,7 +298,7 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
             self.LogWarning(
                 f"The copy of {disk.iv_name} of instance {name} on node {source.name} is kept: node {self._target.name} does not"
                 " answer",
-                hint=f"when the instance runs, {RemovalByHand(disk, source.uuid)}",
+                hint=f"when the instance runs, {disk_params.Of(disk).Removal(disk, source.uuid)}",
             )
 
     def _RemoveFrom(self, node: objects.Node, instance: objects.Instance, disks: Sequence[objects.Disk]) -> None:
@@ -312,7 +311,7 @@ class LUInstanceMove(InstanceLU[opcodes.OpInstanceMove]):
                 self.LogWarning(
                     f"Could not remove {disk.iv_name} of instance {instance.name} on node {node.name}, where it is no longer"
                     f" used: {result.fail_msg}",
-                    hint=RemovalByHand(disk, node.uuid),
+                    hint=disk_params.Of(disk).Removal(disk, node.uuid),
                 )
         if not left:
             self._RemoveDirectory(node, disks[0])

@@ -10,7 +10,6 @@ import sys
 from support.virtual import MakeDisk
 from support.virtualnode import TOP
 
-from ganeti.cmdlib.disk.devices import RemovalByHand
 from ganeti.params import disk
 
 # Where templates may be told apart by name: their objects, their drivers, and the layout of config.data, of old releases too.
@@ -106,4 +105,4 @@ def test_how_people_remove_what_is_left() -> None:
         "": MakeDisk("blockdev", ["manual", "/dev/sdb"]),
     }
     for text, found in left.items():
-        assert RemovalByHand(found, "node-b") == text
+        assert disk.Of(found).Removal(found, "node-b") == text

@@ -130,7 +130,7 @@ def test_which_mirrors_are_looked_at(three: Master) -> None:
     _Add(three, start=False)
     three.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB))
     three.Run(OnDisks("plain.example.org", {"size": 128}, disk_template="plain", pnode="node3", start=True))
-    assert kept.keeper.Look() is False, "one is not in use, the other one is no mirror"
+    assert kept.keeper.Look() is False, "one is not in use, the other is not a mirror"
     three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
     assert kept.keeper.Look() is True and kept.Asked() == [1, 0, 0]
     three.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB))

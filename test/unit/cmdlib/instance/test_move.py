@@ -15,8 +15,8 @@ from support.simnode import FILE_FOLDER, SimNode
 from unit.cmdlib.instance.test_mirrors import WEB, _EmptyWithFiles
 
 from ganeti import errors, objects, opcodes, runtime
-from ganeti.cmdlib.disk.devices import RemovalByHand
 from ganeti.cmdlib.instance.moving.move import LUInstanceMove
+from ganeti.params import disk as disk_params
 
 
 @pytest.fixture
@@ -425,7 +425,7 @@ def test_what_is_left_on_the_source_is_named_with_its_commands(three: Master, te
     if groups == 2:
         three.Run(opcodes.OpGroupAdd(group_name="other"))
         three.Run(opcodes.OpGroupAssignNodes(group_name="other", nodes=["node2"]))
-    names = [RemovalByHand(disk, three.nodes[0]) for disk in moving.disks]
+    names = [disk_params.Of(disk).Removal(disk, three.nodes[0]) for disk in moving.disks]
     three[0].faults["blockdev_remove"] = "it is busy"
     three.Run(_Move())
     assert moving.home == 1 and moving.Guests() == [1] and moving.Content() == CONTENT
