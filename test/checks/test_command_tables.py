@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from optparse import BadOptionError
 
 import pytest
-from support import clitables
+from support import clitables, sources
 from support.stories import GOLDEN
 from support.virtualnode import TOP
 
@@ -195,7 +195,7 @@ def _Words(paths: str) -> set[str]:
     words: set[str] = set()
     for path in paths.split():
         with open(os.path.join(TOP, path), encoding="utf-8") as stream:
-            for node in ast.walk(ast.parse(stream.read())):
+            for node in ast.walk(sources.Parse(stream.read())):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     words |= {word.partition("=")[0] for word in node.value.split()}
     return words

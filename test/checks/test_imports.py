@@ -8,6 +8,7 @@ import sys
 
 import grimp
 import pytest
+from support import sources
 from support.virtualnode import TOP
 
 ONLY_LUXI = ("client", "rapi", "watcher")
@@ -193,7 +194,7 @@ _WITHOUT_MASTER = {
 
 
 def _Imported(text):
-    for found in ast.walk(ast.parse(text)):
+    for found in ast.walk(sources.Parse(text)):
         if isinstance(found, ast.Import):
             yield from (alias.name for alias in found.names)
         elif isinstance(found, ast.ImportFrom):

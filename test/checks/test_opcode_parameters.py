@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from support import sources
 from support.virtualnode import TOP
 
 from ganeti.opcodes import COMMON_PARAMS, OP_MAPPING
@@ -30,7 +31,7 @@ def Read(source: str) -> set[str]:
     ``self.op.NAME``, ``op.NAME``, ``lu.op.NAME``, and every text that could be a name.
     """
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(sources.Parse(source)):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             owner = node.value
             if (isinstance(owner, ast.Name) and owner.id in ("op", "asked")) or (

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from support import sources
 from support.virtualnode import TOP
 
 BIN = os.path.dirname(sys.executable)
@@ -43,7 +44,7 @@ def _Sources(*folders):
 
 def _Parse(path):
     with open(os.path.join(TOP, path), encoding="utf-8") as stream:
-        return ast.parse(stream.read(), path)
+        return sources.Parse(stream.read(), path)
 
 
 def _Run(*argv, timeout=280):

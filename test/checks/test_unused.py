@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from support import sources
 from support.virtualnode import TOP
 
 from ganeti.luxi.methods import METHODS
@@ -54,7 +55,7 @@ def _Words() -> Counter[str]:
 def _Functions() -> Iterator[tuple[str, str]]:
     """Yield (name, place) of every function and method in CapWords."""
     for path in Path(TOP, "lib").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(sources.Parse(path.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name.lstrip("_")[:1].isupper():
                 yield node.name, f"{os.path.relpath(path, TOP)}:{node.lineno}"
 
@@ -64,7 +65,7 @@ def _Fields() -> Iterator[tuple[str, str]]:
     for path in Path(TOP, "lib").rglob("*.py"):
         if os.path.relpath(path, TOP) == OFFERED:
             continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(sources.Parse(path.read_text("utf-8"))):
             if not isinstance(node, ast.ClassDef):
                 continue
             made_by = " ".join(map(ast.unparse, [*node.bases, *node.decorator_list]))

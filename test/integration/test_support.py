@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support import sources
 from support.realcluster import RealCluster
 
 TREE = Path(__file__).resolve().parents[2]
@@ -53,6 +56,24 @@ def test_tests_are_not_those_of_the_cluster_that_this_shell_uses(program: list[s
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_source_is_parsed_although_a_finalizer_would_parse_too() -> None:
+    def parse(phase: str, _info: object, depth: int = 20) -> None:
+        if depth:
+            parse(phase, _info, depth - 1)
+        elif phase == "start":
+            ast.parse("a = b + c")
+
+    text = Path(sources.__file__).read_text("utf-8") * 50
+    before = gc.get_threshold()
+    gc.callbacks.append(parse)
+    gc.set_threshold(50)
+    try:
+        assert len(sources.Parse(text).body) > 50
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(parse)
+
+
 _CONFTEST = """
 from support import sharing
 
@@ -62,9 +83,9 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     sharing.Register(config)
 """
-# A test says that it runs, and waits until the other run has come to its own.
+# The first test of a run goes on when the other run has come to its own.
 _WAITING = """
-import os, time, pytest
+import os, pytest
 
 @pytest.fixture(scope="{scope}")
 def place():
@@ -74,8 +95,9 @@ def place():
 @pytest.mark.parametrize("case", "ab")
 def test_{name}(case, place):
     open("ran-{name}-" + case + "-" + os.environ["RUN"], "x").close()
-    while len({{name.rpartition("-")[2] for name in os.listdir(".") if name.startswith("ran-")}}) < 2:
-        time.sleep(0.01)
+    if not os.environ.get("MET"):
+        os.environ["MET"] = "yes"
+        os.close(os.open("meeting", os.O_RDONLY if os.environ["RUN"] == "first" else os.O_WRONLY))
 """
 
 
@@ -88,6 +110,7 @@ def test_two_runs_share_files_and_each_test_runs_once(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(_CONFTEST)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "shared").mkdir()
+    os.mkfifo(tmp_path / "meeting")
     runs = [
         subprocess.Popen(
             [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--share-{end}=shared", "test"],

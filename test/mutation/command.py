@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from support import sources
+
 from mutation import faults, runs
 
 # Seconds: what a fault's run may take is counted from what its tests take without a fault.
@@ -102,7 +104,7 @@ def _Choose(parser: argparse.ArgumentParser, options: argparse.Namespace) -> lis
     found: list[Fault] = []
     for path in _Files(parser, options):
         with open(os.path.join(options.tree, path), encoding="utf-8") as stream:
-            tree = ast.parse(stream.read(), path)
+            tree = sources.Parse(stream.read(), path)
         found += [Fault(path, tree, spot) for spot in faults.Find(tree)]
     if options.at:
         found = [fault for fault in found if any(_IsAt(fault, place) for place in options.at)]

@@ -21,6 +21,7 @@ from ganeti.cli import main
 from ganeti.cli.command import PROGRAMS, Command, LoadProgram
 from ganeti.cli.parser import Opt
 from ganeti.tools.daemon_util import VERBS
+from support import sources
 from support.virtualnode import TOP
 
 # What stands for a value that is known only when the program runs.
@@ -101,7 +102,7 @@ def _LineNumber(text: str, place: int) -> str:
 def FromPython(path: str) -> Iterator[Line]:
     """The command lines in the strings of a module; those of docstrings need not be whole."""
     with open(path, encoding="utf-8") as stream:
-        tree = ast.parse(stream.read())
+        tree = sources.Parse(stream.read())
     documents = {
         id(node.body[0].value)
         for node in ast.walk(tree)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from support import sources
 from support.virtualnode import TOP
 
 DATA = os.path.join(TOP, "test", "data", "requirements")
@@ -101,7 +102,7 @@ def Shown() -> dict[str, list[str]]:
             if name.startswith("test_") and name.endswith(".py"):
                 path = os.path.join(directory, name)
                 with open(path, encoding="utf-8") as stream:
-                    tree = ast.parse(stream.read())
+                    tree = sources.Parse(stream.read())
                 for ident, test in _OfFile(os.path.relpath(path, TOP), tree):
                     if test not in shown.setdefault(ident, []):
                         shown[ident].append(test)

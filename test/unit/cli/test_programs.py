@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from support import sources
 from support.nodes import MakeNodes
 from support.virtualnode import TOP
 
@@ -166,7 +167,7 @@ def test_every_command_has_a_logical_unit_for_what_it_submits(name):
     for command in program.commands:
         module = importlib.import_module(program.Load(command).run.__module__)
         with open(module.__file__, encoding="utf-8") as stream:
-            tree = ast.parse(stream.read())
+            tree = sources.Parse(stream.read())
         words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id.startswith("Op")}
         ids = {opcodes.NameToId(word) for word in words} & set(opcodes.OP_MAPPING)
         assert not [op_id for op_id in ids if op_id not in LU_MAPPING], command

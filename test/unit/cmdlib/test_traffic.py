@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 
 import pytest
+from support import sources
 from support.master import Master
 from support.virtualnode import TOP
 
@@ -48,7 +49,7 @@ def test_units_know_no_transport() -> None:
     for folder, _, names in os.walk(os.path.join(TOP, "lib", "cmdlib")):
         for name in (name for name in names if name.endswith(".py")):
             with open(os.path.join(folder, name), encoding="utf-8") as stream:
-                tree = ast.parse(stream.read())
+                tree = sources.Parse(stream.read())
             for node in ast.walk(tree):
                 found = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
                 found += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

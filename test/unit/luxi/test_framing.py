@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import sources
 
 from ganeti import constants, errors, serializer
 from ganeti.jqueue import watch
@@ -207,7 +208,7 @@ def _Names() -> Iterator[tuple[str, set[str]]]:
             if file.endswith(".py"):
                 path = os.path.join(folder, file)
                 with open(path, encoding="utf-8") as stream:
-                    nodes = list(ast.walk(ast.parse(stream.read())))
+                    nodes = list(ast.walk(sources.Parse(stream.read())))
                 used = {str(getattr(node, "attr", getattr(node, "id", ""))) for node in nodes}
                 imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
                 named = {f"{getattr(node, 'module', '')}.{alias.name}" for node in imports for alias in node.names}

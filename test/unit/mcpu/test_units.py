@@ -7,6 +7,7 @@ import pathlib
 from typing import Any
 
 import pytest
+from support import sources
 from support.actors import Cast
 from support.master import Callbacks, Master
 
@@ -59,7 +60,7 @@ def test_units_declare_names_and_never_handle_locks() -> None:
     """
     handled = []
     for path in sorted(LIB.glob("cmdlib/**/*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(sources.Parse(path.read_text(encoding="utf-8"))):
             name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
             if name in {"SharedLock", "LockSet", "acquire"}:
                 handled.append(f"{path.relative_to(LIB)} {name}")  # type: ignore[attr-defined]

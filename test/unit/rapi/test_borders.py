@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import sources
 from support.fakemaster import FakeMaster
 from support.rapi import WRITER, Site
 from support.rapicalls import NAMES, Methods
@@ -32,7 +33,7 @@ def _Imports(folder: str) -> Iterator[tuple[str, str]]:
             if not name.endswith(".py"):
                 continue
             with open(os.path.join(base, name), encoding="utf-8") as stream:
-                tree = ast.parse(stream.read())
+                tree = sources.Parse(stream.read())
             for node in ast.walk(tree):
                 if isinstance(node, ast.Import):
                     yield from ((name, alias.name) for alias in node.names)
