@@ -145,6 +145,15 @@ def _Trouble(stage: Stage, name: str) -> str:
     return said
 
 
+def _RunThere(stage: Stage, name: str, said: str) -> None:
+    """Run on a node the commands in what was said that end devices and remove volumes."""
+    node = next(node for node in stage.cluster.nodes if node.name == name)
+    for command, what in re.findall(r"'(drbdsetup down|lvremove) (\S+)'", said):
+        # Nobody can be asked.
+        node.Run(*command.split(), *(["-q", "-f"] if command == "lvremove" else []), what)
+        stage.say(f"         as it said: {command} {what} on {name}")
+
+
 def _DoAsTold(stage: Stage, name: str, said: str, command: str = "") -> None:
     """Do what a failed job says, and what the commands say that it names, until one of them helps.
 
@@ -157,13 +166,7 @@ def _DoAsTold(stage: Stage, name: str, said: str, command: str = "") -> None:
         if not said or not told:
             break
         if found := re.search(r"Node (\S+) has volumes of instance", said):
-            node = next(node for node in stage.cluster.nodes if node.name == found.group(1))
-            for resource in re.findall(r"'drbdsetup down (\S+)'", said):
-                node.Run("drbdsetup", "down", resource)
-                stage.say(f"         as it said: drbdsetup down {resource} on {node.name}")
-            for volume in re.findall(r"'lvremove (\S+)'", said):
-                node.Run("lvremove", "-q", "-f", volume)
-                stage.say(f"         as it said: lvremove {volume} on {node.name}")
+            _RunThere(stage, found.group(1), said)
         for verb in dict.fromkeys(told):
             # Without a terminal nobody can be asked.
             force = ["-f"] if verb.startswith("migrate") else []
@@ -240,20 +243,12 @@ def interrupted_migration_everywhere(stage: Stage) -> None:
 
 def _RemoveUnknown(stage: Stage) -> None:
     """Remove the devices and volumes that an interrupted replacement left, with the commands that gnt-cluster verify prints."""
-    nodes = {node.name: node for node in stage.cluster.nodes}
     findings = stage.Verify()
-    for line in findings:
-        if found := re.search(
-            r"node (\S+): DRBD minor \d+ is in use, but belongs to no disk.*'drbdsetup down (\S+)'", line
-        ):
-            node, resource = found.groups()
-            nodes[node].Run("drbdsetup", "down", resource)
-            stage.say(f"         {resource} was left on {node}; gnt-cluster verify said how to end it")
-    for line in findings:
-        if found := re.search(r"node (\S+): volume \S+ is unknown: .*run '(lvremove) (\S+)' there", line):
-            node, command, volume = found.groups()
-            nodes[node].Run(command, "-q", "-f", volume)
-            stage.say(f"         {volume} was left on {node}; gnt-cluster verify said how to remove it")
+    # Devices first: they hold the volumes.
+    for what in (r"DRBD minor \d+ is in use, but belongs to no disk", r"volume \S+ is unknown"):
+        for line in findings:
+            if found := re.search(rf"node (\S+): {what}", line):
+                _RunThere(stage, found.group(1), line)
 
 
 def _Replacement(stage: Stage, strikes: Sequence[Strike], step: int, side: int, where: str) -> None:

@@ -118,10 +118,7 @@ def test_the_copy_that_serves_the_guest_is_not_replaced(three: Master, mode: str
 
 def test_a_side_that_was_filled_again_is_given_up_only_beside_one_that_answers(three: Master) -> None:
     served = Served(three)
-    served.FailDisks(0)
-    served.Settle()
-    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
-    assert served.Behind() == [FIRST] * 2 and served.mirrors.States()[0] == [PRIMARY] * 2
+    served.FillAgain()
     _Once(three, 0, "blockdev_create", three[1].Stop)
     with pytest.raises(errors.OpExecError, match=r"is not given up: node node2\S* does not answer"):
         _Replace(three, "replace_on_primary")
@@ -160,18 +157,10 @@ def test_nothing_is_replaced_while_the_side_that_stays_says_nothing(three: Maste
 # --- what a record lets a fail-over do --------------------------------------------------------------------------------------
 
 
-def _FilledAgain(served: Served) -> None:
-    """The primary's disk had failed; its side is complete again, and the record not yet gone.  Then the link is cut."""
-    served.FailDisks(0)
-    served.Settle()
-    served.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
-    assert served.Behind() == [FIRST] * 2 and served.mirrors.States()[0] == [PRIMARY] * 2
-    served.mirrors.links.Cut()
-
-
 def test_a_record_counts_only_while_the_side_it_names_is_known_not_to_have_gone_on(three: Master) -> None:
     served = Served(three)
-    _FilledAgain(served)
+    served.FillAgain()
+    served.mirrors.links.Cut()
     three[0].faults["drbd_views"] = "busy"
     with pytest.raises(errors.OpExecError, match="degraded"):
         three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
@@ -183,7 +172,8 @@ def test_a_record_counts_only_while_the_side_it_names_is_known_not_to_have_gone_
 
 def test_a_side_that_is_closed_has_not_gone_on(three: Master) -> None:
     served = Served(three)
-    _FilledAgain(served)
+    served.FillAgain()
+    served.mirrors.links.Cut()
     three[0].KillGuest(WEB)
     for device in served.mirrors.machines[0].devices.values():
         device.role, device.frozen = "Secondary", False

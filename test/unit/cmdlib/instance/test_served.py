@@ -36,6 +36,13 @@ class Served:
             machine._DoDetach([str(minor)], {"force": "yes"})
         self.mirrors.links.Publish()
 
+    def FillAgain(self) -> None:
+        """The disks below the first node's mirrors have failed; they are complete again, and the record is not yet gone."""
+        self.FailDisks(0)
+        self.Settle()
+        self.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+        assert self.Behind() == [FIRST] * 2 and self.mirrors.States()[0] == [PRIMARY] * 2
+
     def LosePower(self) -> None:
         """Both machines are off; the first one comes back, the second one is marked offline."""
         for machine in self.mirrors.machines[:2]:
@@ -114,10 +121,7 @@ def test_a_served_guest_whose_link_breaks_fails_over_without_accepting_a_loss(th
 def test_a_guest_that_may_have_gone_on_alone_does_not_fail_over_by_an_old_record(three: Master) -> None:
     """Its side was filled again, the record is not ended yet, and the link breaks."""
     served = Served(three)
-    served.FailDisks(0)
-    served.Settle()
-    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
-    assert served.Behind() == [FIRST] * 2 and served.mirrors.States()[0] == [PRIMARY] * 2
+    served.FillAgain()
     served.mirrors.links.Cut()
     with pytest.raises(errors.OpExecError, match="disk/0 is degraded or not fully synchronized on target node"):
         three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
