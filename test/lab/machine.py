@@ -19,6 +19,8 @@ from support.lab import QEMU, TREE
 from lab.files import NodeFiles
 
 _BOOT_SECONDS = 300.0
+# How long QEMU may take to begin.
+_CONNECT_SECONDS = 60.0
 # Emulating the vectors of newer ones costs a quarter of the time.
 _CPU = "Nehalem"
 _SHARE = "local,path={path},mount_tag={tag},security_model=none,multidevs=remap,readonly=on"
@@ -96,20 +98,21 @@ class Machine:
         port = self._folder / f"{self.name}.agent"
         with contextlib.suppress(FileNotFoundError):
             port.unlink()
-        self._process = subprocess.Popen(
-            self._Command(port),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=open(self._folder / f"{self.name}.qemu", "wb"),  # noqa: SIM115 - the process keeps it
-        )
-        end = time.monotonic() + 60
-        self._socket = socket.socket(socket.AF_UNIX)
-        # Its file is there a moment before anybody listens.
-        while self._socket.connect_ex(str(port)) != 0:
-            self._CheckAlive()
-            if time.monotonic() > end:
-                raise AssertionError(f"{self.name}: QEMU makes no socket for the agent")
-            time.sleep(0.05)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(port))
+            listener.listen(1)
+            listener.settimeout(_CONNECT_SECONDS)
+            self._process = subprocess.Popen(
+                self._Command(port),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=open(self._folder / f"{self.name}.qemu", "wb"),  # noqa: SIM115 - the process keeps it
+            )
+            try:
+                self._socket, _ = listener.accept()
+            except TimeoutError:
+                self._CheckAlive()
+                raise AssertionError(f"{self.name}: QEMU does not connect to the socket for the agent") from None
         self._answers.clear()
         threading.Thread(target=self._Read, args=(self._socket,), daemon=True).start()
 
@@ -140,7 +143,7 @@ class Machine:
         words += ["-serial", f"unix:{self._folder}/{self.name}.shell,server=on,wait=off"]
         words += ["-virtfs", _SHARE.format(path="/", tag="root")]
         words += ["-virtfs", _SHARE.format(path=self._files.extra, tag="extra")]
-        words += ["-device", "virtio-serial", "-chardev", f"socket,id=agent,path={port},server=on,wait=off"]
+        words += ["-device", "virtio-serial", "-chardev", f"socket,id=agent,path={port}"]
         words += ["-device", "virtserialport,chardev=agent,name=agent"]
         words += ["-chardev", f"file,id=writes,path={self.writes},append=on"]
         words += ["-device", "virtserialport,chardev=writes,name=writes"]
