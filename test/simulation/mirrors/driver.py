@@ -258,8 +258,10 @@ class MirrorHalf(SimulatedDisk, Mirror):
         self._FollowNow()
         half = self._Command("primary")
         half.Notice()
-        if force and half.disk == INCONSISTENT and half.link != CONNECTED and not half.current:
+        if force and half.disk == INCONSISTENT and not half.current:
             half.disk, half.current = UPTODATE, half.kernel.NewGeneration()
+            if half.link == CONNECTED:
+                half.kernel.BeginSync(half)
         if half.disk in (INCONSISTENT, DISKLESS) and not (half.link == CONNECTED and half.peer_disk == UPTODATE):
             raise errors.BlockDeviceError(f"{half} is not complete")
         if half.link == CONNECTED and half.other.primary and not (half.dual and half.other.dual):

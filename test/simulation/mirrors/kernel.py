@@ -443,7 +443,7 @@ class Kernel(GuestDisk):
         for half in pair:
             half.link, half.noticed_at = CONNECTED, None
         if source is not None:
-            self._BeginSync(source)
+            self.BeginSync(source)
         elif not {INCONSISTENT, DISKLESS}.intersection((first.disk, second.disk)):
             first.disk = second.disk = UPTODATE
         else:
@@ -472,6 +472,9 @@ class Kernel(GuestDisk):
             return first
         if relation == "second":
             return second
+        if first.disk == second.disk == INCONSISTENT:
+            # Both are new: nothing is in either.
+            return None
         if first.disk == INCONSISTENT or second.disk == INCONSISTENT:
             return second if first.disk == INCONSISTENT else first
         if first.crashed != second.crashed:
@@ -487,13 +490,13 @@ class Kernel(GuestDisk):
             return
         source = self._Judge(half, half.other)
         if source is not None:
-            self._BeginSync(source)
+            self.BeginSync(source)
         elif half.disk == CONSISTENT and half.other.disk == UPTODATE:
             half.disk = UPTODATE
         for side in (half, half.other):
             side.peer_disk = side.other.disk
 
-    def _BeginSync(self, source: Half) -> None:
+    def BeginSync(self, source: Half) -> None:
         target = source.other
         source.sync, target.sync = SOURCE, TARGET
         source.disk, target.disk = UPTODATE, INCONSISTENT

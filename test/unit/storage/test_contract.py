@@ -8,13 +8,17 @@ from __future__ import annotations
 import functools
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from simulated import Machine, World
 from simulated.disk import Device
+from simulation.migration.world import Host
+from simulation.migration.world import World as Hosts
+from simulation.mirrors.driver import MirrorHalf, Volume
+from simulation.mirrors.kernel import Kernel
 from support import drivers, standinstorage
 from support.mirrors import MakeMirror
 from support.nodes import MakeNodes
@@ -140,6 +144,15 @@ class InVolumes(Kind):
         return MakeDisk("blockdev", ["manual", path], size)
 
 
+def Connected(device: BlockDev) -> None:
+    """Wait until a mirror is connected with its other side, and both are complete."""
+    assert isinstance(device, storage.base.Mirror)
+    end = runtime.Monotonic() + 60
+    while not device.Connection().connected:
+        assert runtime.Monotonic() < end, device.Connection()
+        runtime.Sleep(0.1)
+
+
 class MirrorPair:
     """Both sides of each mirror on one node, linked over its loopback interface; the other side is made with the disk.
 
@@ -169,11 +182,7 @@ class MirrorPair:
         return found
 
     def Settle(self, device: BlockDev) -> None:
-        assert isinstance(device, storage.base.Mirror)
-        end = runtime.Monotonic() + 60
-        while not device.Connection().connected:
-            assert runtime.Monotonic() < end, device.Connection()
-            runtime.Sleep(0.1)
+        Connected(device)
 
     def AttachNet(self, device: storage.base.Mirror, multimaster: bool) -> None:
         other = self.Other(device.disk)
@@ -196,6 +205,49 @@ class SimulatedPair(MirrorPair, Simulated):
         return bytes(runtime.ReadFile(str(device.dev_path))[: int(words["bs"]) * int(words["count"])])
 
 
+class Halves(Kind):
+    """The mirrors that simulations play with: one half on each of two hosts.  There is one mirror, and no content."""
+
+    DRIVERS: Mapping[str, type[BlockDev]] = {"drbd": MirrorHalf, "plain": Volume}
+
+    def __init__(self) -> None:
+        super().__init__("drbd", {}, "")
+        world = Hosts(1)
+        self.first, self.second = Host(world, "node1", "127.0.0.1"), Host(world, "node2", "127.0.0.2")
+        self.kernel = Kernel(world, [self.first, self.second])
+        world.mirrored, world.disk, world.live = True, self.kernel, self.kernel.Advance
+
+    def _On(self, host: Host, function: Callable[..., Any], *args: Any) -> Any:
+        before = runtime.CurrentSide()
+        runtime.EnterSide(host.side)
+        try:
+            return function(*args)
+        finally:
+            runtime.EnterSide(before)
+
+    def Do(self, function: Callable[..., Any], *args: Any) -> Any:
+        return self._On(self.first, function, *args)
+
+    def Disk(self, name: str, size: int = 8) -> objects.Disk:
+        disk, self.other = (
+            MakeMirror(one.address, two.address, 0, 0, name, size=size)
+            for one, two in ((self.first, self.second), (self.second, self.first))
+        )
+        self.kernel.data_volume = lambda: f"{name}_data"
+        self._On(self.second, Build, self.other, False)
+        return disk
+
+    def Settle(self, device: BlockDev) -> None:
+        Connected(device)
+
+    def AttachNet(self, device: storage.base.Mirror, multimaster: bool) -> None:
+        other = self._On(self.second, tree.FindOrFail, self.other)
+        self._On(self.second, other.DisconnectNet)
+        self._On(self.second, other.AttachNet, multimaster)
+        device.AttachNet(multimaster)
+        self.Settle(device)
+
+
 _VOLUME_SCRIPTS = {
     "create": 'lvcreate -Wn -n "$VOL_NAME" -L "${VOL_SIZE}m" vg',
     "attach": 'lvs "$volume"; lvchange -ay "$volume"; echo "/dev/$volume" >&9',
@@ -215,13 +267,15 @@ SIMULATED = [
     "simulated drbd",
 ]
 ALL = ["file", "sharedfile", "fake plain", "fake drbd", "fake rbd", "played drbd", *SIMULATED]
+HALVES = "halves drbd"
 # The product's own, and those that tests decide about.
 _FAKES = {"fake": fake.DRIVERS, "played": drivers.STORAGE}
 # In a node of the laboratory, which has a volume group "vg" (lab.stories).
 REAL = ["plain", "volumes blockdev", "volumes ext"]
 if "GANETI_LAB_NODE" in os.environ:
     ALL = REAL
-mirrors_only = pytest.mark.parametrize("kind", ["fake drbd", "played drbd", "simulated drbd"], indirect=True)
+mirrors_only = pytest.mark.parametrize("kind", ["fake drbd", "played drbd", "simulated drbd", HALVES], indirect=True)
+without_content = pytest.mark.parametrize("kind", ALL if ALL is REAL else [*ALL, HALVES], indirect=True)
 
 
 @pytest.fixture(params=ALL)
@@ -229,6 +283,11 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
     where, _, template = request.param.rpartition(" ")
     if where == "simulated":
         yield SimulatedPair(template) if template == "drbd" else Simulated(template)
+        return
+    if request.param == HALVES:
+        storage.UseDrivers(Halves.DRIVERS)
+        yield Halves()
+        storage.UseDrivers({})
         return
     fakes = _FAKES.get(where, {})
     [node] = MakeNodes(tmp_path, "node1")
@@ -268,6 +327,7 @@ def test_every_driver_is_held_to_the_contract() -> None:
     assert ALL is REAL or told == set(storage.DRIVERS)
 
 
+@without_content
 @inside
 def test_life_from_creation_to_removal(kind: Kind) -> None:
     disk = kind.Disk("one")
@@ -318,6 +378,7 @@ def test_existing_storage_is_never_taken_over(kind: Kind) -> None:
     assert kind.Content(tree.FindOrFail(disk)) == b"precious" * MIB
 
 
+@without_content
 @inside
 def test_a_missing_device_is_reported_with_what_to_look_at(kind: Kind) -> None:
     """Nothing activates a file, and a guest may still have it open."""
@@ -369,6 +430,7 @@ def test_nothing_shrinks(kind: Kind) -> None:
     assert device.Dimensions()[0] == 8 * MIB
 
 
+@without_content
 @inside
 def test_secondary_assembles_only_what_it_must(kind: Kind) -> None:
     disk = kind.Disk("other")
