@@ -150,19 +150,30 @@ $ gnt-instance replace-disks -p --disks first web
 ! Invalid disk index passed: 'first' (expected a number from 0 to 15)
 = 1
 
+# What only one node has is overwritten only by somebody who was asked, or said so.
+$ gnt-instance activate-disks --behind=node1 web
+! What only the copies on node node1 have is overwritten with what the
+! primary node of web has. Continue?
+! No terminal to ask on; assuming 'n'. With --force nothing is asked.
+= 1
+% forget OP_INSTANCE_ACTIVATE_DISKS
+% result OP_INSTANCE_ACTIVATE_DISKS [["node1.example.org", "disk/0", "/dev/drbd0"]]
+$ gnt-instance activate-disks --behind=node1 --force web
+node1.example.org:disk/0:/dev/drbd0
+> OP_INSTANCE_ACTIVATE_DISKS {"behind":"node1","instance_name":"web"}
+
 # Copies that may be newer are given up only by somebody who was asked.
 $ gnt-instance activate-disks --ignore-consistency web
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
 ! --ignore-consistency needs --behind, which says whose copies are given up
 = 1
-$ gnt-instance activate-disks --behind=node1 --ignore-consistency web
+$ gnt-instance activate-disks --behind=node1 --ignore-consistency --force web
 ! The copies on node node1 may have writes that those on the primary
 ! node of web do not have; with --ignore-consistency these are lost for
 ! good. Continue?
 ! No terminal to ask on; assuming 'n'.
 = 1
-% forget OP_INSTANCE_ACTIVATE_DISKS
 % result OP_INSTANCE_ACTIVATE_DISKS [["node1.example.org", "disk/0", "/dev/drbd0"]]
 % answers y
 $ gnt-instance activate-disks --behind=node1 --ignore-consistency web

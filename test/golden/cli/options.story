@@ -810,7 +810,7 @@ $ gnt-instance activate-disks --submit --print-jobid --priority=high --ignore-si
 ! JobID: 1024
 > OP_INSTANCE_ACTIVATE_DISKS {"ignore_size":true,"instance_name":"web","priority":-10,"wait_for_sync":true}
 % result OP_INSTANCE_ACTIVATE_DISKS [["node1.example.org", "disk/0", "/dev/drbd0"]]
-$ gnt-instance activate-disks --behind=node1 web
+$ gnt-instance activate-disks --behind=node1 -f web
 node1.example.org:disk/0:/dev/drbd0
 > OP_INSTANCE_ACTIVATE_DISKS {"behind":"node1","instance_name":"web"}
 $ gnt-instance deactivate-disks --submit --print-jobid --priority=high --dry-run -f web
