@@ -1,7 +1,8 @@
 """Disk templates, one object each: ``TEMPLATES`` by name.
 
     base     DiskTemplate: what there is to know of a template; DiskRequest, DiskPlan
-    lvm      plain, drbd
+    lvm      plain
+    drbd     drbd
     files    file, sharedfile, gluster
     outside  diskless, blockdev, rbd, ext
 
@@ -29,8 +30,9 @@ from ganeti.params.disk.base import (
     MirrorTemplate,
     RunThere,
 )
+from ganeti.params.disk.drbd import DEFAULT_DRBD_HELPER, Drbd
 from ganeti.params.disk.files import File, Gluster, SharedFile
-from ganeti.params.disk.lvm import DEFAULT_DRBD_HELPER, Drbd, Plain
+from ganeti.params.disk.lvm import Plain
 from ganeti.params.disk.outside import BlockDevice, Diskless, Ext, Rbd
 from ganeti.params.units import TYPES
 
