@@ -110,10 +110,13 @@ class Instances(Values):
     def MarkInstanceDisksInactive(self, inst_uuid: str) -> objects.Instance:
         return self._SetStatus(inst_uuid, None, False, None)
 
-    def SetInstancePrimaryNode(self, inst_uuid: str, node_uuid: str, alone: bool = False) -> objects.Instance:
+    def SetInstancePrimaryNode(
+        self, inst_uuid: str, node_uuid: str, alone: bool = False, as_recorded: bool = False
+    ) -> objects.Instance:
         """Set the primary node after a fail-over or migration; the serial number stays.
 
-        The copies on the new primary node count from now on; ``alone``: they alone (doc/design-drbd.rst).
+        The copies on the new primary node count from now on; ``alone``: they alone (doc/design-drbd.rst).  ``as_recorded``:
+        the records stay, as nothing was written since the node was the primary one before.
         """
 
         def change(draft: Draft) -> objects.Instance:
@@ -121,7 +124,7 @@ class Instances(Values):
             moved = instance.Replace(primary_node=node_uuid)
             if moved != instance:
                 draft.Put(moved)
-            for dev in draft.root.InstanceDisks(moved):
+            for dev in () if as_recorded else draft.root.InstanceDisks(moved):
                 other = disk.OtherSide(dev, node_uuid)
                 if other is not None and (alone or (dev.behind is not None and dev.behind["node"] == node_uuid)):
                     _PutBehind(draft, dev, other)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.mirrors import Caller
+from ganeti.params import disk as disk_params
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -92,9 +93,15 @@ def _PrimaryLost(caller: Caller, instance: objects.Instance, disks: Sequence[obj
         return None
     indexes = [instance.disks.index(disk.uuid) for disk in lost]
     again = " and ".join(f"'gnt-instance recreate-disks --disk={index} {instance.name}'" for index in indexes)
+    left = "; ".join(
+        f"{disk.iv_name} on node {caller.snapshot.NodeName(uuid)}: {disk_params.Of(disk).Removal(disk, uuid)}"
+        for disk in lost
+        for uuid in nodes
+    )
     return (
         f"neither node has complete data of {gone}: if a disk of theirs can be read again, try again then; otherwise shut the"
-        f" instance down, make them again, empty, with {again}, and restore what was on them from a backup"
+        f" instance down and remove what is left of them ({left}); then make them again, empty, with {again}, and restore what"
+        " was on them from a backup"
     )
 
 

@@ -110,9 +110,8 @@ class TLMoveAnywhere(TLMigrateInstance):
             else:
                 StartDisks(self, self._instance, force=False)
         except errors.OpExecError as err:
-            result = self.rpc.call_blockdev_close(self.target_uuid, instance.name, self._Argument())
-            result.Warn(f"The disks may still be open on node {self._Name(self.target_uuid)}", self.lu.LogWarning)
-            self.cfg.SetInstancePrimaryNode(instance.uuid, kept)
+            self._TryClose(self.target_uuid)
+            self.cfg.SetInstancePrimaryNode(instance.uuid, kept, as_recorded=True)
             raise errors.OpExecError(
                 f"{err}; the instance is down, and its complete copy is on {self._Name(kept)}",
                 hint=f"use 'gnt-instance startup {instance.name}' to run it there",

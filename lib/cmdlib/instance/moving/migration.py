@@ -361,17 +361,20 @@ class TLMigrateInstance(Settler):
         return errors.OpExecError(error, hint=hint)
 
     def _StayOnSource(self, error: str) -> errors.OpExecError:
-        """Give the disks back to the source, and return the error."""
+        """Take the disks down, give the instance back to the source, and return the error."""
         source, target = self._Name(self.source_uuid), self._Name(self.target_uuid)
-        instance = self.cfg.SetInstancePrimaryNode(self._instance.uuid, self.source_uuid)
-        if self.mirror != disk_params.INTERNAL:
-            hint = f"'gnt-instance startup {instance.name}' starts it there again"
-            return self._DisksDown(f"{error}; it stays on {source}", hint)
-        hint = WayOn(self, instance, force=False) or (
-            f"if the nodes cannot reach each other, repair the link between them and try again; 'gnt-instance failover"
-            f" --ignore-consistency {instance.name}' uses the copy on {target} and gives up what only {source} has"
-        )
-        return self._DisksDown(f"{error}; it stays on {source}", hint)
+        instance = self._instance.Replace(primary_node=self.source_uuid)
+        hint: str | None = f"'gnt-instance startup {instance.name}' starts it there again"
+        if self.mirror == disk_params.INTERNAL:
+            hint = WayOn(self, instance, force=False) or (
+                f"if the nodes cannot reach each other, repair the link between them and try again; 'gnt-instance failover"
+                f" --ignore-consistency {instance.name}' uses the copy on {target} and gives up what only {source} has"
+            )
+        # As long as the target is the primary node, this reaches it.
+        self._TryClose(self.target_uuid)
+        down = self._DisksDown(f"{error}; it stays on {source}", hint)
+        self.cfg.SetInstancePrimaryNode(instance.uuid, self.source_uuid, as_recorded=True)
+        return down
 
     # --- while it runs ------------------------------------------------------------------------------------------------
 

@@ -218,6 +218,11 @@ class Settler(Tasklet):
         result = self.rpc.call_blockdev_close(node_uuid, self._instance.name, self._Argument())
         self._RaiseUnsettled(result, f"Cannot close the instance's disks on node {result.node_name}")
 
+    def _TryClose(self, node_uuid: str) -> None:
+        """Close the disks on a node, with what shows that an instance may be started from them there."""
+        result = self.rpc.call_blockdev_close(node_uuid, self._instance.name, self._Argument())
+        result.Warn(f"The disks may still be open on node {self._Name(node_uuid)}", self.lu.LogWarning)
+
     def _Open(self, nodes: Sequence[str], exclusive: bool) -> None:
         mode = "exclusive" if exclusive else "shared"
         for node_uuid in nodes:

@@ -444,3 +444,22 @@ def test_a_running_instance_s_device_is_not_adopted_under_another_name(site: Sit
     site.master[0].Call(runtime.Symlink, path, alias)
     with pytest.raises(errors.OpPrereqError, match=r"cannot be adopted: .* or an instance there has it"):
         site.Create("blockdev", OTHER, disks=[{"adopt": alias}], start=False, no_install=True, os_type=None)
+
+
+@pytest.mark.parametrize("template", ["blockdev", "ext", "rbd"])
+def test_a_failover_that_returns_leaves_nothing_on_the_target(site: Site, template: str) -> None:
+    request = _REQUEST.get(template, {"size": 1024})
+    second = {"adopt": f"{LUN}1"} if template == "blockdev" else request
+    site.Create(template, disks=[request, second], start=True)
+    asked: list[str] = []
+
+    def before(procedure: str, _arguments: Any) -> None:
+        asked.extend([procedure] if procedure == "blockdev_assemble" else [])
+        if len(asked) == 2:
+            raise errors.RpcCallError("the storage does not answer")
+
+    site.master[1].before = before
+    with pytest.raises(errors.OpExecError, match="stays on node1"):
+        site.Do("Failover", target_node="node2")
+    assert site.Held(1) == [] and site.master[1].Names(pathutils.DISK_LINKS_DIR) == []
+    assert site.master.Instance(NEW).primary_node == site.master.nodes[0]

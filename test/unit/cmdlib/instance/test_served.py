@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from support.master import Master
 from unit.cmdlib.instance.test_mirrors import PRIMARY, SECONDARY, WEB, Mirrors, _Add, _Empty
 
-from ganeti import errors, opcodes
+from ganeti import errors, opcodes, runtime
 from ganeti.cmdlib.disk import mirrors as both
 from ganeti.server.mirrorkeeper import NeedsDecision
 
@@ -35,6 +36,10 @@ class Served:
         for minor in list(machine.devices):
             machine._DoDetach([str(minor)], {"force": "yes"})
         self.mirrors.links.Publish()
+
+    def Generations(self, number: int) -> list[int]:
+        """What each side on a node has, by generation."""
+        return [meta.now for _, meta in self.mirrors.machines[number]._metas.values()]
 
     def FillAgain(self) -> None:
         """The disks below the first node's mirrors have failed; they are complete again, and the record is not yet gone."""
@@ -342,3 +347,62 @@ def test_a_start_that_fails_leaves_a_guest_that_waits_alone(three: Master) -> No
     served.Return()
     three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
     assert served.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+
+
+@pytest.mark.parametrize("healed", [True, False])
+def test_a_failover_that_returns_leaves_the_record_of_what_is_newer(three: Master, healed: bool) -> None:
+    """The other node has served one disk, and cannot be connected for the other one."""
+    served = Served(three)
+    first = served.mirrors.machines[0]
+    first._DoDetach([str(min(first.devices))], {"force": "yes"})
+    served.mirrors.links.Publish()
+    served.Settle()
+    assert served.Behind() == [FIRST, None]
+    newest = served.Generations(1)[0]
+    assert newest not in served.Generations(0)
+    served.mirrors.links.Cut()
+    first.LosePower()
+    three[0].KillGuest(WEB)
+    with pytest.raises(errors.OpExecError):  # as the watcher tries it; the disks are down afterwards
+        three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    with pytest.raises(errors.OpExecError, match="it stays on node1"):
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert served.Behind() == [FIRST, None] and three.Instance(WEB).primary_node == three.nodes[0]
+    if not healed:
+        with pytest.raises(errors.OpExecError):
+            three.Run(opcodes.OpInstanceStartup(instance_name=WEB, force=True))
+        assert newest in served.Generations(1)
+        return
+    served.mirrors.links.Heal()
+    three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    assert WEB in three[0].guests and newest in served.Generations(0) + served.Generations(1)
+
+
+@pytest.mark.parametrize("lost", ["volumes of both disks", "data of the first disk", "nothing"])
+def test_what_is_printed_makes_disks_without_a_complete_side_again(three: Master, lost: str) -> None:
+    served = Served(three)
+    mirrors = served.mirrors
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    for number, machine in enumerate(mirrors.machines[:2]):
+        machine.LosePower()
+        for _, meta in machine._metas.values():
+            meta.state = "Inconsistent" if number or lost == "nothing" else meta.state
+    disks = three.snapshot.InstanceDisks(three.Instance(WEB))
+    for vg, name in [volume.logical_id for disk in disks for volume in disk.children]:
+        if lost == "volumes of both disks" or (lost.startswith("data") and name == disks[0].children[0].logical_id[1]):
+            assert not three[0].Call(runtime.RunCmd, ["lvremove", "-f", f"{vg}/{name}"]).failed
+    with pytest.raises(errors.OpExecError) as caught:
+        three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    hint = str(caught.value.hint)
+    indexes = [int(number) for number in re.findall(r"recreate-disks --disk=(\d)", hint)]
+    assert indexes == ([0] if lost.startswith("data") else [0, 1])
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    for name, commands in re.findall(r"on node (node\d)\S+: run (.*?) there if they exist", hint):
+        for command in re.findall(r"'(.*?)'", commands):
+            words = command.replace("lvremove", "lvremove -f").split()  # which would ask
+            three[int(name[-1]) - 1].Call(runtime.RunCmd, words)
+    for index in indexes:
+        three.Run(opcodes.OpInstanceRecreateDisks(instance_name=WEB, disks=[[index, {}]]))
+    if len(indexes) == 2:
+        three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+        assert WEB in three[0].guests
