@@ -85,6 +85,7 @@ class Drbd(MirrorTemplate):
     )
     layers = (
         {
+            # With "default-metavg", which no node reads, as 3.1 sends it.
             "resync-rate": "resync-rate",
             "disabled-barriers": "disk-barriers",
             "disable-meta-flush": "meta-barriers",

@@ -229,7 +229,7 @@ RESOURCES = (
                 static=_Name,
                 body=BodyUse.OPTIONAL,
                 dry_run_fixed=True,
-                example={"mode": "primary-only", "remote_node": "node3.example.com"},
+                example={"mode": "secondary-only", "remote_node": "node3.example.com"},
             )
         },
     ),

@@ -149,6 +149,7 @@ def test_mirrors_are_not_split_unless_forced(pair: Master) -> None:
 # --- values -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.req("RM-DISK-04")
 def test_values_are_merged_and_reset(pair: Master) -> None:
     answer = pair.Run(
         opcodes.OpGroupSetParams(

@@ -57,6 +57,13 @@ def test_example_becomes_a_job(path: str, verb: str):
     opcodes.OpCode.FromDict(json.loads(json.dumps(master.ops[0])))
 
 
+@pytest.mark.req("D21-REPAIR-11")
+def test_a_node_is_evacuated_by_an_allocator() -> None:
+    sent = {"mode": "secondary-only", "iallocator": "hail", "early_release": True}
+    made = _Op("/2/nodes/{name}/evacuate", "POST", sent)
+    assert made.items() >= {**sent, "OP_ID": "OP_NODE_EVACUATE", "node_name": NAMES["name"]}.items()
+
+
 @pytest.mark.parametrize(("path", "verb"), _WithBodies())
 def test_unknown_name_is_rejected(path: str, verb: str):
     assert "'wrongname'" in _Refused(path, verb, {**_Example(path, verb), "wrongname": 1})

@@ -124,6 +124,7 @@ def test_a_nic_is_described_with_its_network_as_far_as_that_is_known(root: objec
     assert written(root, "NIC or DISK", nic) == nic
 
 
+@pytest.mark.req("RM-DISK-05")
 def test_a_disk_has_the_parameters_of_the_group_that_its_instance_lives_in(root: objects.Snapshot) -> None:
     """Both ends of a mirror have to agree, also while an instance moves from one group to another."""
     group = root.nodegroups[configs.GROUP]

@@ -10,7 +10,7 @@ from support.mirrorpair import Layers, Pair, Side
 from support.mirrors import SECRET, MakeMirror
 from support.virtual import MakeInstance
 
-from ganeti import backend, errors, runtime
+from ganeti import backend, constants, errors, runtime
 from ganeti.storage.utilities import drbdtools, lvmtools
 
 MIB = 1 << 20
@@ -477,6 +477,8 @@ def test_parameters_of_disk_and_link(pair: Pair) -> None:
     one.Create(True, one.Disk(**params))
     [attach] = [argv for argv in one.drbd.runs if argv[1] == "attach"]
     assert {"--disk-barrier=no", "--disk-drain=no", "--md-flushes=no", "--al-extents=257", "--size=64m"} <= set(attach)
+    ours = ("--size", "--disk-", "--md-", "--resync-rate", "--c-")
+    assert attach.index("--al-extents=257") > max(n for n, word in enumerate(attach) if word.startswith(ours))
     assert [word for word in attach if word.startswith("--fencing")] == ["--fencing=dont-care"]
     [connect] = [argv for argv in one.drbd.runs if argv[1] == "connect"]
     assert connect[-3:] == ["--max-buffers=4000", "--verify-alg", "md5"] and "--protocol=A" in connect
@@ -620,6 +622,30 @@ def test_a_side_that_cannot_be_disconnected_is_not_taken_down(mirror: Pair) -> N
 def test_the_end_of_a_secondary_leaves_its_primary_frozen(mirror: Pair) -> None:
     mirror.two.Do("blockdev_shutdown", mirror.two.Disk())
     assert mirror.one.State() == ("WFConnection", "Primary", "UpToDate", True)
+
+
+@pytest.mark.req("D21-REPAIR-04")
+def test_each_side_says_whether_its_copy_is_good_degraded_or_missing(mirror: Pair) -> None:
+    one, two = mirror.one, mirror.two
+
+    def said(side: Side) -> tuple[bool, int]:
+        [status] = side.Do("blockdev_getmirrorstatus", [side.Disk()])
+        found = side.Do("blockdev_find", side.Disk())
+        assert (found["is_degraded"], found["ldisk_status"]) == (status["is_degraded"], status["ldisk_status"])
+        return status["is_degraded"], status["ldisk_status"]
+
+    assert said(one) == said(two) == (False, constants.LDS_OKAY)
+    two.device.disk = "Inconsistent"
+    mirror.links.Publish()
+    assert two.device.link == "Connected" and said(two) == (True, constants.LDS_UNKNOWN)
+    two.Do("blockdev_shutdown", two.Disk())
+    two.drbd.broken.add("/dev/vg/one_meta")
+    two.Assemble(two.Disk())
+    assert two.State() == ("Connected", "Secondary", "Diskless", False)
+    assert said(two) == (True, constants.LDS_FAULTY)
+    assert said(one) == (False, constants.LDS_OKAY), "its own copy is good"
+    two.Do("blockdev_shutdown", two.Disk())
+    assert two.Do("blockdev_find", two.Disk()) is None
 
 
 def test_a_primary_without_a_link_has_its_data(mirror: Pair) -> None:

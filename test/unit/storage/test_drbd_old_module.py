@@ -64,12 +64,14 @@ class OldModule:
         return 0
 
 
+@pytest.mark.req("RM-DISK-21", "RM-DISK-22")
 @pytest.mark.parametrize("wanted", [False, True])
 @pytest.mark.parametrize("permitted", [False, True])
 def test_a_link_is_dropped_only_if_it_permits_something_else(permitted: bool, wanted: bool) -> None:
     pair = Pair().Create()
     old = OldModule(pair.one, permitted)
-    pair.one.Do("drbd_attach_net", [pair.one.Disk()], wanted)
+    pair.one.Do("drbd_attach_net", [pair.one.Disk(**{"net-custom": "--max-buffers=4000"})], wanted)
     assert old.linked and old.permitted == wanted
     names = [words[0] for words in old.commands]
     assert names == ([] if permitted == wanted else ["disconnect", "net"])
+    assert all(words[-1] == "--max-buffers=4000" for words in old.commands if words[0] == "net")

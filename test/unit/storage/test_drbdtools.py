@@ -49,11 +49,11 @@ def test_a_frozen_device_and_one_without_anything() -> None:
 
 def test_older_modules_and_a_state_without_percentage() -> None:
     text = (
-        "version: 8.0.16 (api:86/proto:86)\nGIT-hash: x build by root\n"
+        "version: 8.3.2 (api:88/proto:86-90)\nGIT-hash: x build by root\n"
         " 0: cs:SyncSource st:Primary/Secondary ds:UpToDate/Inconsistent C r---\n    ns:0 nr:0 ap:2 ep:1\n"
         " 1: cs:StandAlone st:Secondary/Unknown ds:Diskless/DUnknown   r---\n"
     )
-    assert drbdtools.ParseVersion(text) == (8, 0, 16)
+    assert drbdtools.ParseVersion(text) == (8, 3, 2)
     minors = drbdtools.ParseMinors(text)
     assert (minors[0].percent, minors[0].pending) == (0.0, 2)
     assert minors[1].standalone and minors[1].diskless

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from simulated import Invocation, Machine, World
+from support.mirrorpair import Pair
 from support.standinlvm import StandInLvm
 from support.virtual import MakeDisk
 
@@ -134,6 +135,16 @@ def test_volumes_of_an_instance_lie_close_together(node: Node) -> None:
     assert node.Pvs("two") == ["/dev/sda"], "beside its own, though there is more room elsewhere"
     node.Create("three", 300)
     assert node.Pvs("three") == ["/dev/sdb"], "there is no room beside its own"
+
+
+@pytest.mark.req("D20-DISK-11")
+def test_both_volumes_of_a_mirror_lie_on_one_physical_volume() -> None:
+    side = Pair().one
+    side.lvm.AddPv("/dev/sdb", "vg", side.lvm.pvs["/dev/sda"].free)
+    for layer in side.Disk().children:
+        side.Do("blockdev_create", layer, layer.size, "guest", True, "originstname+guest", False)
+    lying = {name: [pv for pv, _ in volume.segments] for (_, name), volume in side.lvm.lvs.items()}
+    assert lying["one_data"] == lying["one_meta"] == ["/dev/sda"]
 
 
 @pytest.mark.req("RM-DISK-06")

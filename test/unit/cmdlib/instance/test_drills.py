@@ -124,6 +124,19 @@ def _NeedsDecision(master: Master) -> list[bool]:
     return [NeedsDecision(disk, node, view.get(disk.uuid)) for disk in disks]
 
 
+@pytest.mark.req("D21-REPAIR-04")
+def test_a_failover_to_a_connected_side_without_a_disk_is_refused(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    mirrors.machines[1]._DoDetach(["0"], {"force": "yes"})
+    mirrors.links.Publish()
+    before = mirrors.States()
+    assert before[1][0][0] == "Connected"
+    with pytest.raises(errors.OpExecError, match=r"disk/0 .* is Diskless on target node node2"):
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert mirrors.States() == before and WEB in three[0].guests
+
+
 # --- nodes that are marked by mistake, or not marked yet ------------------------------------------------------------------
 
 

@@ -527,6 +527,17 @@ def test_a_failover_from_a_dead_node_to_a_third_one_keeps_the_old_secondary(trio
     assert WEB in trio[2].guests and trio.snapshot.disks[WEB_DISK].behind is None
 
 
+@pytest.mark.req("D20-FOA-02")
+@pytest.mark.parametrize("op", [opcodes.OpInstanceFailover, opcodes.OpInstanceMigrate])
+def test_a_move_to_a_third_node_keeps_the_old_primary_where_the_old_secondary_is_dead(trio: Master, op: Any) -> None:
+    trio[1].Stop()
+    _SetNode(trio, 1, offline=True)
+    trio.Run(op(instance_name=WEB, target_node="node3"))
+    web = trio.Instance(WEB)
+    assert (web.primary_node, trio.snapshot.SecondaryNodes(web)) == (trio.nodes[2], (trio.nodes[0],))
+    assert WEB in trio[2].guests and trio.snapshot.disks[WEB_DISK].behind is None
+
+
 @pytest.mark.req("D20-FOA-08")
 def test_a_migration_to_a_third_node_keeps_the_old_primary(trio: Master) -> None:
     trio.Run(opcodes.OpInstanceMigrate(instance_name=WEB, target_node="node3"))

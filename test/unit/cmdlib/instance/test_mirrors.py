@@ -156,7 +156,6 @@ def _Add(master: Master, **values: Any) -> None:
     master.Run(OnDisks(WEB, {"size": 1024}, {"size": 512}, disk_template="drbd", snode="node2", **values))
 
 
-@pytest.mark.req("D20-DISK-03")
 def test_life_of_an_instance(three: Master) -> None:
     mirrors = Mirrors(three)
     _Add(three, start=True)

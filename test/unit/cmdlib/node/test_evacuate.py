@@ -43,7 +43,7 @@ def _Create(master: Master, name: str, primary: int, secondary: int) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.req("D21-REPAIR-11", "D20-JOB-02")
+@pytest.mark.req("D20-JOB-02")
 def test_mirrors_go_to_the_named_node(four: Master) -> None:
     _Create(four, "second.example.org", 2, 1)
     jobs = RunWithJobs(four, _Evacuate("node2", "secondary-only", remote_node="node4", early_release=True))
@@ -82,7 +82,7 @@ def test_mirrors_do_not_go_to_a_drained_node(four: Master) -> None:
         four.Run(_Evacuate("node2", "secondary-only", remote_node="node3"))
 
 
-@pytest.mark.req("IAL-08")
+@pytest.mark.req("IAL-08", "D21-REPAIR-11")
 def test_the_allocator_chooses_other_mirrors(four: Master) -> None:
     four[0].AddAllocator("mine", Hail())
     _Create(four, "second.example.org", 2, 1)

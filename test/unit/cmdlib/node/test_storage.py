@@ -86,6 +86,9 @@ def test_the_units_of_all_nodes_and_of_one(two: Master) -> None:
         ["node2.example.org", "lvm-pv", "/dev/sda", 65536, 10368, 55168, True],
         ["node2.example.org", "lvm-pv", "/dev/sdb", 65536, 0, 65536, True],
     ]
+    two[1].lvm.pvs["/dev/sdb"].allocatable = False
+    rows = two.Run(opcodes.OpNodeQueryStorage(output_fields=fields, storage_type="lvm-pv", nodes=["node2"]))
+    assert [row[-1] for row in rows] == [True, False]
     rows = two.Run(opcodes.OpNodeQueryStorage(output_fields=["node", "free"], storage_type="lvm-vg", name="xenvg"))
     assert rows == [["node1.example.org", 120704], ["node2.example.org", 120704]]
     two[1].faults["storage_list"] = "LVM is broken"
