@@ -99,10 +99,22 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         if not (self._Glance(other) or {}).get(disk.uuid, {}).get("primary"):
             return False
         # By its number it is open.  A node that does not say what it is may have the mirror there.
-        if other not in self._views:
-            self._views[other] = mirrors.LookBriefly(self, self.instance, self._disks, other)
-        view = self._views[other]
+        view = self._LookAt(other)
         return view is None or bool(view.get(disk.uuid, {}).get("primary"))
+
+    def _MayHaveBeenWrittenThere(self, disk: objects.Disk) -> bool:
+        """Return whether the other side refuses to connect and has data; a device of others in its place has none."""
+        other = self._Other(disk)
+        if not mirrors.RefusesWithData((self._Glance(other) or {}).get(disk.uuid)):
+            return False
+        view = self._LookAt(other)
+        return view is None or mirrors.RefusesWithData(view.get(disk.uuid))
+
+    def _LookAt(self, node_uuid: str) -> mirrors.View | None:
+        """Return what a node says of its mirrors, which are not only looked for by number."""
+        if node_uuid not in self._views:
+            self._views[node_uuid] = mirrors.LookBriefly(self, self.instance, self._disks, node_uuid)
+        return self._views[node_uuid]
 
     # --- a frozen primary ---------------------------------------------------------------------------------------------
 
@@ -144,7 +156,7 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         """Return whether a side that was not fenced writes alone, as those that release 3.1 set up do."""
         if not mirrors.IsAlone(state):
             return False
-        if mirrors.RefusesWithData((self._Glance(self._Other(disk)) or {}).get(disk.uuid)):
+        if self._MayHaveBeenWrittenThere(disk):
             self.LogWarning(
                 f"{disk.iv_name} does not connect to {self._Name(self._Other(disk))}, where it may have been written, too",
                 hint=Choice(self, self.instance),

@@ -118,6 +118,21 @@ def test_a_split_that_is_seen_while_the_guest_runs_is_left_to_the_administrator(
     assert _Written(mirrors) == written
 
 
+def test_a_stranger_in_the_place_of_the_other_side_does_not_hold_the_record_up(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    mirrors.links.Cut()
+    for device in mirrors.machines[0].devices.values():
+        device.frozen, device.options["fencing"] = False, "dont-care"
+        mirrors.machines[0]._GoAlone(device)
+    for device in mirrors.machines[1].devices.values():
+        device.resource, device.link, device.ends = f"mine{device.minor}", "StandAlone", None
+    mirrors.links.Publish()
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    disks = three.snapshot.InstanceDisks(three.Instance(WEB))
+    assert [disk.behind and disk.behind["node"] for disk in disks] == [three.nodes[1]] * 2
+
+
 def _NeedsDecision(master: Master) -> list[bool]:
     node, disks = master.nodes[0], master.snapshot.InstanceDisks(master.Instance(WEB))
     view = both.Pick(disks, node, master.rpc.call_drbd_states([node])[node].payload)
