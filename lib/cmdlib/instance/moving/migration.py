@@ -366,7 +366,9 @@ class TLMigrateInstance(Settler):
         instance = self._instance.Replace(primary_node=self.source_uuid)
         hint: str | None = f"'gnt-instance startup {instance.name}' starts it there again"
         if self.mirror == disk_params.INTERNAL:
-            hint = WayOn(self, instance, force=False) or (
+            # Where the target has newer data of a disk, a fail-over would be named, which has just failed for another one.
+            needed = bool(mirrors.BehindOn(self._disks, self.source_uuid))
+            hint = (None if needed else WayOn(self, instance, force=False)) or (
                 f"if the nodes cannot reach each other, repair the link between them and try again; 'gnt-instance failover"
                 f" --ignore-consistency {instance.name}' uses the copy on {target} and gives up what only {source} has"
             )

@@ -365,13 +365,16 @@ def test_a_failover_that_returns_leaves_the_record_of_what_is_newer(three: Maste
     three[0].KillGuest(WEB)
     with pytest.raises(errors.OpExecError):  # as the watcher tries it; the disks are down afterwards
         three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
-    with pytest.raises(errors.OpExecError, match="it stays on node1"):
+    with pytest.raises(errors.OpExecError, match="it stays on node1") as caught:
         three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert "repair the link" in str(caught.value.hint) and "--ignore-consistency" in str(caught.value.hint)
     assert served.Behind() == [FIRST, None] and three.Instance(WEB).primary_node == three.nodes[0]
     if not healed:
         with pytest.raises(errors.OpExecError):
             three.Run(opcodes.OpInstanceStartup(instance_name=WEB, force=True))
         assert newest in served.Generations(1)
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB, ignore_consistency=True))
+        assert WEB in three[1].guests and served.Behind() == [FIRST] * 2
         return
     served.mirrors.links.Heal()
     three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
