@@ -112,6 +112,11 @@ $ gnt-instance recreate-disks -n node2 -I hail web
 ! error type: wrong_input, error details:
 ! An iallocator (-I) and nodes (-n) exclude each other
 = 1
+$ gnt-instance recreate-disks -n '' web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! -n names no node; leave it out for the present ones
+= 1
 
 # Other storage for a mirror, or another node.
 $ gnt-instance replace-disks -p web
@@ -143,6 +148,11 @@ $ gnt-instance replace-disks -a --disks 0 web
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
 ! -a finds the faulty disks itself: --disks is not allowed
+= 1
+$ gnt-instance replace-disks -s --disks= web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! --disks names no disk; leave it out for all of them
 = 1
 $ gnt-instance replace-disks -p --disks first web
 ! Failure: prerequisites not met for this operation:
