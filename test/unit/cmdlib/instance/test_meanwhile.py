@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from support.master import Master
-from unit.cmdlib.instance.test_mirrors import PRIMARY, WEB, _Empty
-from unit.cmdlib.instance.test_served import FIRST, SERVED, Served
+from unit.cmdlib.instance.test_mirrors import PRIMARY, SECONDARY, WEB, _Empty
+from unit.cmdlib.instance.test_served import FIRST, SECOND, SERVED, Served
 
 from ganeti import errors, opcodes, runtime
 
@@ -114,6 +114,52 @@ def test_the_copy_that_serves_the_guest_is_not_replaced(three: Master, mode: str
     served.Settle()
     _Replace(three, "replace_auto")
     assert served.mirrors.States()[0] == [PRIMARY] * 2
+
+
+@pytest.mark.parametrize("where", [0, 1])
+def test_a_copy_that_was_filled_again_is_not_given_up_beside_a_primary_without_its_disk(
+    three: Master, where: int
+) -> None:
+    """The other node's copy is recorded as behind still, and is the only one by the time that it is to be let go of."""
+    served = Served(three)
+    served.mirrors.links.Cut()
+    served.Settle()
+    served.mirrors.links.Heal()
+    assert served.Behind() == [SECOND] * 2 and served.mirrors.States()[1] == [SECONDARY] * 2
+    failing = list(served.mirrors.machines[0].devices)[where]
+    _Once(three, 1, "blockdev_create", lambda: served.mirrors.machines[0].Detach(failing))
+    with pytest.raises(errors.OpExecError, match=rf"other copy of disk/{where} .* is not given up: on node node1"):
+        _Replace(three, "replace_on_secondary", disks=[where])
+    assert served.mirrors.States()[0][where] == SERVED and served.mirrors.States()[1] == [SECONDARY] * 2
+
+
+def test_the_copy_that_serves_the_guest_stays_until_the_last_new_mirror_is_made(three: Master) -> None:
+    """The primary's disk fails during the very last of what is made on the new node."""
+    served = Served(three)
+    made: list[str] = []
+
+    def before(name: str, args: Any) -> None:
+        if name == "blockdev_create" and args[0]["dev_type"] == "drbd":
+            made.append(args[0]["iv_name"])
+            if made == ["disk/0", "disk/1"]:
+                served.FailDisks(0)
+
+    three[2].before = before
+    with pytest.raises(errors.OpExecError, match=r"other copy of disk/0 .* is not given up: on node node1"):
+        _Replace(three, "replace_new_secondary", remote_node="node3")
+    assert served.mirrors.States() == [[SERVED] * 2, [SECONDARY] * 2, []] and served.mirrors.Volumes() == [4, 4, 0]
+
+
+def test_a_volume_group_is_not_repaired_below_the_copy_that_serves_the_guest(three: Master) -> None:
+    """The primary's disk fails after it was found good: what is left of the other node's group is all there is."""
+    served = Served(three)
+    lost = next(pv for pv in three[1].lvm.pvs.values() if pv.free < pv.size)
+    lost.missing = True
+    _Once(three, 1, "blockdev_find", lambda: served.FailDisks(0))
+    with pytest.raises(errors.OpExecError, match=r"other copy of disk/0 .* is not given up: on node node1"):
+        three.Run(opcodes.OpRepairNodeStorage(node_name="node2", storage_type="lvm-vg", name="xenvg"))
+    assert served.Behind() == [None, None] and lost.name in three[1].lvm.pvs
+    assert served.mirrors.States()[:2] == [[SERVED] * 2, [SECONDARY] * 2]
 
 
 def test_a_side_that_was_filled_again_is_given_up_only_beside_one_that_answers(three: Master) -> None:
