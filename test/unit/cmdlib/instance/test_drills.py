@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from support.creation import OnDisks
 from support.master import Master
 from unit.cmdlib.instance.test_mirrors import WEB, Mirrors, _Add, _Empty
 
@@ -193,6 +195,28 @@ def test_a_dead_node_that_nobody_has_marked_yet_is_named(three: Master) -> None:
     assert WEB in three[0].guests
 
 
+@pytest.mark.parametrize("target", [None, "node3"])
+def test_a_node_that_died_a_moment_ago_is_waited_for_until_its_death_is_noticed(
+    three: Master, target: str | None
+) -> None:
+    """The other side still believes it connected and open when the fail-over begins."""
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    _ToSecond(three)
+    three[1].Stop()
+    three.cfg.Update(three.snapshot.nodes[three.nodes[1]].Replace(offline=True))
+    looks: list[str] = []
+
+    def before(name: str, _args: Any) -> None:
+        looks.append(name)
+        if looks.count("drbd_views") == 5:
+            mirrors.machines[1].LosePower()
+
+    three[0].before = before
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB, target_node=target))
+    assert WEB in three[2 if target else 0].guests
+
+
 # --- what is said of copies -----------------------------------------------------------------------------------------------
 
 
@@ -249,3 +273,26 @@ def test_what_a_first_try_left_on_the_new_node_is_named_with_the_command(three: 
             three.rpc.call_blockdev_remove(three.nodes[2], (volume, instance)).Raise("")
     three.Run(replace)
     assert mirrors.Volumes() == [4, 0, 4]
+
+
+def test_nobody_is_told_to_take_down_the_mirror_of_another_instance(three: Master) -> None:
+    """The new node has one; what a first try has left beside it is another one."""
+    mirrors = Mirrors(three)
+    three.Run(OnDisks("db.example.org", {"size": 128}, disk_template="drbd", snode="node3", start=True))
+    _Add(three, start=True)
+    (others,) = mirrors.machines[2].devices
+    three[2].faults["blockdev_remove"] = three[0].faults["drbd_disconnect_net"] = "it does not answer"
+    replace = opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_new_secondary", remote_node="node3")
+    with pytest.raises(errors.OpExecError):
+        three.Run(replace)
+    three[2].faults.clear()
+    three[0].faults.clear()
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    # One of those that a try may leave, beside that of the other instance.
+    left = max(mirrors.machines[0].devices)
+    mirrors.machines[2].devices[left] = mirrors.machines[0].devices[left]
+    mirrors.links.Publish()
+    with pytest.raises(errors.OpExecError, match=r"Node node3\S* has volumes of instance web") as caught:
+        three.Run(replace)
+    hint = str(caught.value.hint)
+    assert left != others and f"'drbdsetup down resource{left}'" in hint and hint.count("drbdsetup down") == 1
