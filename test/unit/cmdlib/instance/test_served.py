@@ -409,3 +409,57 @@ def test_what_is_printed_makes_disks_without_a_complete_side_again(three: Master
     if len(indexes) == 2:
         three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
         assert WEB in three[0].guests
+
+
+def test_no_disk_is_said_to_be_lost_of_which_the_other_node_has_a_good_copy(three: Master) -> None:
+    """The volumes of both are gone on the primary node; the other one has complete data of the second disk only."""
+    served = Served(three)
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    for machine in served.mirrors.machines[:2]:
+        machine.LosePower()
+    three[0].lvm.lvs.clear()
+    first, _second = three.snapshot.InstanceDisks(three.Instance(WEB))
+    group, name = first.children[1].logical_id
+    served.mirrors.machines[1].MetaOn(f"/dev/{group}/{name}").state = "Inconsistent"
+    assert "recreate-disks" not in served.StartRefused()
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    served.mirrors.machines[1].MetaOn(f"/dev/{group}/{name}").state = "UpToDate"
+    three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    assert {device.disk for device in served.mirrors.machines[1].devices.values()} == {"UpToDate"}
+
+
+def test_a_copy_that_is_being_filled_is_not_called_lost(three: Master) -> None:
+    """The guest ends while its own side is filled from the other one, whose node is too busy for another look."""
+    served = Served(three)
+    served.FailDisks(0)
+    served.mirrors.links.hold = True
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    assert {state[0] for state in served.mirrors.States()[0]} == {"SyncTarget"}
+    three[0].KillGuest(WEB)
+    for device in served.mirrors.machines[0].devices.values():
+        device.role = "Secondary"
+    served.mirrors.links.Publish()
+    three[1].faults["blockdev_assemble"] = "busy"
+    three.Run(opcodes.OpInstanceStartup(instance_name=WEB, force=True))
+    assert WEB in three[0].guests and served.Behind() == [None, None]
+    served.mirrors.links.Finish()
+    assert served.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+
+
+def test_a_fail_over_names_the_loss_where_the_newer_copy_of_one_disk_is_not_set_up(three: Master) -> None:
+    served = Served(three)
+    served.mirrors.links.Cut()
+    served.Settle()
+    assert served.Behind() == [SECOND] * 2
+
+    def hint() -> str:
+        with pytest.raises(errors.OpPrereqError, match="has been behind since") as caught:
+            three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+        return str(caught.value.hint)
+
+    loss = f"'gnt-instance failover --ignore-consistency {WEB}'"
+    assert loss not in hint(), "both newer copies are there"
+    devices = served.mirrors.machines[0].devices
+    del devices[max(devices)]
+    served.mirrors.links.Publish()
+    assert loss in hint()
