@@ -120,7 +120,9 @@ def test_a_split_that_is_seen_while_the_guest_runs_is_left_to_the_administrator(
     assert _Written(mirrors) == written
 
 
-def test_a_stranger_in_the_place_of_the_other_side_does_not_hold_the_record_up(three: Master) -> None:
+@pytest.mark.parametrize("there", ["Inconsistent", "Outdated", "a stranger"])
+def test_a_side_that_lacks_data_is_no_second_choice_because_it_refuses_to_connect(three: Master, there: str) -> None:
+    """The primary goes on alone; what is on the other node has nothing that the primary lacks: the copy there is behind."""
     mirrors = Mirrors(three)
     _Add(three, start=True)
     mirrors.links.Cut()
@@ -128,8 +130,13 @@ def test_a_stranger_in_the_place_of_the_other_side_does_not_hold_the_record_up(t
         device.frozen, device.options["fencing"] = False, "dont-care"
         mirrors.machines[0]._GoAlone(device)
     for device in mirrors.machines[1].devices.values():
-        device.resource, device.link, device.ends = f"mine{device.minor}", "StandAlone", None
+        device.link = "StandAlone"
+        if there == "a stranger":
+            device.resource, device.ends = f"mine{device.minor}", None
+        else:
+            device.disk = there
     mirrors.links.Publish()
+    assert all(_NeedsDecision(three))
     three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
     disks = three.snapshot.InstanceDisks(three.Instance(WEB))
     assert [disk.behind and disk.behind["node"] for disk in disks] == [three.nodes[1]] * 2

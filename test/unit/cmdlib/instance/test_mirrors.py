@@ -364,6 +364,18 @@ def test_a_frozen_side_without_complete_data_waits_for_the_other_one(three: Mast
     assert (first.frozen, second.frozen) == (True, True) and _Behind(three) == [None, None]
 
 
+def test_a_disk_that_nobody_uses_does_not_keep_the_guest_from_going_on(three: Master) -> None:
+    """It is closed and incomplete; what the guest has open is complete and frozen."""
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    mirrors.links.Cut()
+    used, closed = mirrors.machines[0].devices.values()
+    closed.role, closed.frozen, closed.disk = "Secondary", False, "Inconsistent"
+    mirrors.links.Publish()
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert not used.frozen and _Behind(three) == ["node2.example.org", None]
+
+
 def test_only_those_that_are_still_whole_count_again(three: Master) -> None:
     mirrors = Mirrors(three)
     _Add(three, start=True)
