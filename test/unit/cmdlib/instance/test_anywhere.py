@@ -62,6 +62,32 @@ def test_the_secondary_of_a_dead_node_counts_alone(three: Master) -> None:
     assert mirrors.States()[0] == [SECONDARY] * 2 and mirrors.States()[2] == [PRIMARY] * 2
 
 
+def test_a_dead_node_is_never_the_primary_one_again_because_the_start_elsewhere_failed(three: Master) -> None:
+    """Not even for a moment: the job may end there, and the complete copy is on another node."""
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    three[1].Stop()
+    mirrors.machines[1].LosePower()
+    _SetNode(three, 2, offline=True)
+    seen = [2]
+
+    def look(_position: Any, _rows: Any) -> None:
+        node = three.nodes.index(three.Instance(WEB).primary_node) + 1
+        if node != seen[-1]:
+            seen.append(node)
+
+    three.store.Listen(look)
+    three[2].faults["blockdev_assemble"] = "no volumes"
+    with pytest.raises(errors.OpExecError, match=r"its complete copy is on node1") as caught:
+        _Failover(three)
+    assert seen == [2, 1, 3, 1]
+    assert caught.value.hint == f"use 'gnt-instance startup {WEB}' to run it there"
+    three[2].faults.clear()
+    three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    assert WEB in three[0].guests
+
+
 def test_nodes_that_it_cannot_move_to_or_from(three: Master) -> None:
     _Add(three, start=True)
     for key, value, problem in (
