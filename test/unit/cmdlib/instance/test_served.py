@@ -412,7 +412,7 @@ def test_what_is_printed_makes_disks_without_a_complete_side_again(three: Master
 
 
 def test_no_disk_is_said_to_be_lost_of_which_the_other_node_has_a_good_copy(three: Master) -> None:
-    """The volumes of both are gone on the primary node; the other one has complete data of the second disk only."""
+    """The volumes of both are gone on the primary node; the other one, out of its reach, has complete data of one disk."""
     served = Served(three)
     three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
     for machine in served.mirrors.machines[:2]:
@@ -421,8 +421,11 @@ def test_no_disk_is_said_to_be_lost_of_which_the_other_node_has_a_good_copy(thre
     first, _second = three.snapshot.InstanceDisks(three.Instance(WEB))
     group, name = first.children[1].logical_id
     served.mirrors.machines[1].MetaOn(f"/dev/{group}/{name}").state = "Inconsistent"
+    served.mirrors.links.Cut()
     assert "recreate-disks" not in served.StartRefused()
+    assert served.Behind() == [None, None]
     three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    served.mirrors.links.Heal()
     served.mirrors.machines[1].MetaOn(f"/dev/{group}/{name}").state = "UpToDate"
     three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
     assert {device.disk for device in served.mirrors.machines[1].devices.values()} == {"UpToDate"}
