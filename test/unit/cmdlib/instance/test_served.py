@@ -431,8 +431,9 @@ def test_no_disk_is_said_to_be_lost_of_which_the_other_node_has_a_good_copy(thre
     assert {device.disk for device in served.mirrors.machines[1].devices.values()} == {"UpToDate"}
 
 
-def test_a_copy_that_is_being_filled_is_not_called_lost(three: Master) -> None:
-    """The guest ends while its own side is filled from the other one, whose node is too busy for another look."""
+@pytest.mark.parametrize("force", [False, True])
+def test_a_copy_that_is_being_filled_is_not_called_lost(three: Master, force: bool) -> None:
+    """The guest ends while its own side is filled from the other one, whose node is too busy to be asked."""
     served = Served(three)
     served.FailDisks(0)
     served.mirrors.links.hold = True
@@ -442,7 +443,11 @@ def test_a_copy_that_is_being_filled_is_not_called_lost(three: Master) -> None:
     for device in served.mirrors.machines[0].devices.values():
         device.role = "Secondary"
     served.mirrors.links.Publish()
-    three[1].faults["blockdev_assemble"] = "busy"
+    three[1].faults["blockdev_assemble"] = three[1].faults["drbd_views"] = "busy"
+    if not force:
+        hint = served.StartRefused()
+        assert "gone" not in hint and f"'gnt-instance startup --force {WEB}'" in hint
+        return
     three.Run(opcodes.OpInstanceStartup(instance_name=WEB, force=True))
     assert WEB in three[0].guests and served.Behind() == [None, None]
     served.mirrors.links.Finish()
