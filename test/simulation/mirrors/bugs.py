@@ -214,9 +214,10 @@ class OfflineNodeExcuses(_Bug):
 
 
 class _NotTurned(ConfigWriter):
-    def SetInstancePrimaryNode(self, inst_uuid: str, node_uuid: str, alone: bool = False) -> objects.Instance:
-        instance = self.Snapshot().instances[inst_uuid]
-        return self.Update(instance.Replace(primary_node=node_uuid))
+    def SetInstancePrimaryNode(
+        self, inst_uuid: str, node_uuid: str, alone: bool = False, as_recorded: bool = False
+    ) -> objects.Instance:
+        return super().SetInstancePrimaryNode(inst_uuid, node_uuid, as_recorded=True)
 
 
 class RecordIsNotTurnedRound(_Bug):
