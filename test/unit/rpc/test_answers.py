@@ -117,6 +117,24 @@ def test_shapes_are_strict_where_somebody_reads() -> None:
     assert all(ht.TAny == shape or not shape(object()) for shape in ANSWERS.values())
 
 
+_SIDE = ["connected", "standalone", "in_resync", "local_uptodate", "peer_uptodate", "primary", "frozen"]
+
+
+@pytest.mark.parametrize("procedure", ["drbd_states", "drbd_views"])
+def test_what_a_side_of_a_mirror_says_is_yes_or_no(procedure: str) -> None:
+    """What is neither may be read either way, and a copy may be given up for it."""
+    side: dict[str, Any] = dict.fromkeys(_SIDE, False)
+    more = {"incomplete": True, "peer_primary": True, "size": 1 << 30, "disk": "UpToDate", "stranger": None}
+    assert Fits(procedure, {"disk": side}) and Fits(procedure, {"disk": {**side, **more, "added_later": {}}})
+    for key in (*_SIDE, "incomplete", "peer_primary"):
+        for odd in (None, 0, 1, "no", "", [], {}):
+            assert not Fits(procedure, {"disk": {**side, **more, key: odd}}), (key, odd)
+    for key in _SIDE:
+        assert not Fits(procedure, {"disk": {name: value for name, value in side.items() if name != key}})
+    for key, odd in (("size", "1"), ("size", True), ("disk", 5), ("stranger", ["x"])):
+        assert not Fits(procedure, {"disk": {**side, **more, key: odd}}), (key, odd)
+
+
 def test_rows_of_storage_have_everything_that_is_read() -> None:
     row = {"dev": "/dev/sda", "vg": "xenvg", "name": "v", "size": "12.50"}
     assert Fits("node_volumes", [row, {**row, "size": 12, "health": "partial"}])

@@ -298,6 +298,31 @@ def test_a_program_inherits_nothing_but_its_streams(tmp_path: pathlib.Path) -> N
     assert runtime.RunCmd(["sh", "-c", "kill -9 $$"]).fail_reason.endswith("ended by signal 9")
 
 
+def test_a_program_that_is_left_behind_keeps_the_lock_that_it_was_given(tmp_path: pathlib.Path) -> None:
+    """What it works on is not free before it has ended, even if whoever ran it has given up."""
+    path, pipe = str(tmp_path / "lock"), str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    lock = runtime.LockFile(path)
+    # In a session of its own, as no signal reaches one that waits in the kernel.
+    result = runtime.RunCmd(["sh", "-c", f"setsid cat {pipe} & sleep 300"], timeout=1, lock=lock)
+    assert result.failed and "1 seconds" in result.fail_reason
+    lock.release()
+    with pytest.raises(runtime.LockBusy):
+        runtime.LockFile(path, timeout=0)
+    with open(pipe, "w"):
+        pass
+    runtime.LockFile(path, timeout=30).release()
+
+
+def test_a_lock_that_no_program_was_given_is_free_at_once(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "lock")
+    lock = runtime.LockFile(path)
+    pid = runtime.RunCmd(["sh", "-c", "sleep 300 & echo $!"]).stdout
+    lock.release()
+    runtime.LockFile(path, timeout=0).release()
+    os.kill(int(pid), signal.SIGKILL)
+
+
 def test_an_environment_that_no_program_can_have() -> None:
     result = runtime.RunCmd(["/bin/true"], env={"GATEWAY": "fe80::1\0"})
     assert result.failed and "embedded null byte" in result.fail_reason

@@ -53,3 +53,26 @@ def test_a_late_call_for_a_disk_that_had_the_minor_before_changes_nothing_for_it
         machine.Call(obey, f"00000000-0000-0000-0000-{successor:012d}", 1)
     with pytest.raises(errors.BlockDeviceError, match="this call is outdated"):
         machine.Call(obey, f"00000000-0000-0000-0000-{199:012d}", 0)
+
+
+def test_only_what_is_run_within_the_block_keeps_the_mirror_from_others() -> None:
+    """A program that is run later has nothing to do with the mirror, and may last: as that of another disk of the call."""
+    machine: Machine = World(1).AddMachine("node1")
+    machine.Call(runtime.MakeDirs, pathutils.RUN_DIR)
+
+    def call(fails: bool) -> list[str | None]:
+        held = [decisions.Held()]
+        try:
+            with decisions.Obeying("disk/0", 0, "uuid", 1):
+                held.append(decisions.Held())
+                if fails:
+                    raise errors.BlockDeviceError("it does not obey")
+        except errors.BlockDeviceError:
+            pass
+        held.append(decisions.Held())
+        with decisions.Obeying("disk/1", 1, "other", 1):
+            held.append(decisions.Held())
+        return [None if lock is None else lock.path.rpartition("/")[2] for lock in (*held, decisions.Held())]
+
+    for fails in (False, True):
+        assert machine.Call(call, fails) == [None, "0", None, "1", None]

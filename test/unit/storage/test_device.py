@@ -6,6 +6,7 @@ import os
 
 import pytest
 from simulated import Machine, World
+from simulated.disk import Device
 from support import standinstorage
 from support.virtual import MakeDisk
 
@@ -70,3 +71,21 @@ def test_what_is_no_size_is_quoted(node: Machine, printed: str) -> None:
     node.programs["blockdev"] = lambda invocation: invocation.Print(f"{printed}\n")
     with pytest.raises(errors.BlockDeviceError, match="instead of a size"):
         node.Call(device.SizeOf, PATH, "disk")
+
+
+def test_a_device_that_the_node_uses_itself_is_not_used_for_a_guest(node: Machine) -> None:
+    """It was there and free when it was looked at first, and is mounted now."""
+    disk = MakeDisk("blockdev", ["manual", PATH], 100)
+    device = node.Call(tree.FindOrFail, disk)
+    assert device.dev_path == PATH
+    file = node.disk.Find(PATH)
+    assert isinstance(file, Device)
+    file.held = True
+    with pytest.raises(errors.BlockDeviceError, match=rf"in use itself \(mounted.*'lsblk {PATH}' shows by what"):
+        node.Call(device.Assemble)
+    assert (device.attached, device.dev_path, device.major, device.minor) == (False, None, None, None)
+    with pytest.raises(errors.BlockDeviceError, match="in use itself"):
+        node.Call(tree.Create, disk, 100, OWNER, True)
+    file.held = False
+    node.Call(device.Assemble)
+    assert device.dev_path == PATH

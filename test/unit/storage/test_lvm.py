@@ -13,7 +13,7 @@ from support.standinlvm import StandInLvm
 from support.virtual import MakeDisk
 
 from ganeti import constants, errors, objects, runtime
-from ganeti.storage import looks, tree
+from ganeti.storage import looks, tree, units
 from ganeti.storage.utilities import lvmtools
 
 OWNER = "guest.example.com"
@@ -356,3 +356,23 @@ def test_recorded_output() -> None:
 def test_what_is_no_size_is_not_counted_with(size: str) -> None:
     with pytest.raises(errors.BlockDeviceError, match="where a number was expected"):
         lvmtools.ParseVgs(f"  xenvg|{size}|wz--n-|2.0\n")
+
+
+def test_a_group_whose_name_two_have_is_neither_repaired_nor_said_to_be_away(node: Node) -> None:
+    """As if a guest had made one on its disk: the node's own is there, and nobody can tell which is meant."""
+    group = units.GetUnits("lvm-vg")
+    assert node.Do(group.Space, "vg", False) == (2048, 2048)
+    vgs = node.machine.programs["vgs"]
+
+    def twice(invocation: Invocation) -> int:
+        invocation.Print(_GUESTS[1])
+        return vgs(invocation) or 0
+
+    node.machine.programs["vgs"] = twice
+    node.lvm.pvs["/dev/sda"].missing = True
+    for act, *more in ((group.Space, "vg", False), (group.Space, "vg", True), (group.Repair, "vg")):
+        with pytest.raises(errors.BlockDeviceError, match=r"2 volume groups are called vg on.*'vgrename UUID NAME'"):
+            node.Do(act, *more)
+    assert node.lvm.Count("vgreduce") == 0
+    with pytest.raises(errors.StorageError, match="Volume group data is not on this node"):
+        node.Do(group.Space, "data", False)

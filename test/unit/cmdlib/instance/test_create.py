@@ -220,6 +220,17 @@ def test_a_size_is_above_zero(big: Master, size: int | str) -> None:
         big.Run(_Create(disks=[{"size": size}]))
 
 
+@pytest.mark.parametrize("size", [(1 << 43) + 1, f"{(1 << 43) + 1}m", 1 << 60])
+def test_a_size_is_not_more_than_a_device_can_have(big: Master, size: int | str) -> None:
+    """The bytes of a device are a number of 63 bits."""
+    with pytest.raises(
+        errors.OpPrereqError, match=f"Invalid size of disk 0: {size}; 1 to 8796093022208 MiB are possible"
+    ):
+        big.Run(_Create(disks=[{"size": size}], ignore_ipolicy=True))
+    with pytest.raises(errors.OpPrereqError, match="free space of volume group"):  # only the room for it is missing
+        big.Run(_Create(disks=[{"size": 1 << 43}], ignore_ipolicy=True, disk_template="plain"))
+
+
 @pytest.mark.req("D21-UUID-02")
 def test_a_new_instance_is_reported_with_its_uuid(big: Master) -> None:
     big.Run(_Create())
