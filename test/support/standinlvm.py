@@ -240,6 +240,8 @@ class StandInLvm:
         runtime.RemoveFile(f"/dev/{lv.group}/{lv.name}")
 
     def _Lvrename(self, words: list[str]) -> None:
+        if len(words) == 2:  # each with the group
+            words = [*words[0].split("/"), words[1].removeprefix(words[0].partition("/")[0] + "/")]
         group, old, new = words
         lv = self._At(f"{group}/{old}")
         if (group, new) in self.lvs:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import shlex
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -172,6 +174,28 @@ def test_a_disk_that_is_back_but_counts_as_missing_is_not_given_up(three: Master
     ]
     assert cluster.States()["node2.example.org"] == "returned" and not cluster.jobs.Of("OP_REPAIR_NODE_STORAGE")
     three[1].Call(runtime.RunCmd, ["vgextend", "--restoremissing", "xenvg", "/dev/sda"])
+    cluster.Watch(5)
+    assert cluster.States()["node2.example.org"] == "good"
+
+
+def test_the_path_of_a_disk_that_is_back_is_one_word_of_the_command_that_takes_it_back(
+    three: Master, said: Said
+) -> None:
+    path = "/dev/mapper/shelf 1; disk 2"
+    three[1].lvm.AddPv(path, "xenvg", 65536)
+    cluster = Cluster(three)
+    for name in (path, "/dev/sda"):
+        cluster.Disk(1, missing=True, name=name)
+    cluster.Change(1)
+    cluster.Watch(10)
+    for name in (path, "/dev/sda"):
+        cluster.Disk(1, missing=False, name=name)
+    said()
+    cluster.Watch(10)
+    [text] = said()
+    command = re.search(r"'(vgextend .*)' on the node takes it back", text)
+    assert command is not None, text
+    three[1].Call(runtime.RunCmd, shlex.split(command[1]))
     cluster.Watch(5)
     assert cluster.States()["node2.example.org"] == "good"
 

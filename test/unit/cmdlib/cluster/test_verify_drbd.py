@@ -73,6 +73,18 @@ def test_helpers(two: Master, answer: Any, text: str) -> None:
     assert found.startswith(f"ERROR:ENODEDRBDHELPER:node:node2:{text}")
 
 
+def test_a_helper_that_a_node_names_is_only_part_of_a_command_if_it_is_a_plain_word(two: Master) -> None:
+    """Whoever has broken into a node must not get an administrator to run something on the master."""
+    own = "or make it that of the cluster with 'gnt-cluster modify --drbd-usermode-helper="
+    _Answers(two, drbd_helper=[True, "/sbin/drbdadm"])
+    [found] = _Verify(two)
+    assert found.endswith(f", {own}/sbin/drbdadm'")
+    for name in ("/x;reboot", "/x reboot", "$(reboot)", "`reboot`", "/x'", "/x\nreboot", "/x&reboot", ""):
+        _Answers(two, drbd_helper=[True, name])
+        [found] = [text for text in _Verify(two) if "ENODEDRBDHELPER" in text]
+        assert "gnt-cluster modify" not in found and "set it there with 'echo /bin/true >" in found, name
+
+
 def test_a_minor_that_belongs_to_nobody(two: Master) -> None:
     _Answers(two, drbd_list=[0, 7])
     [found] = _Verify(two)

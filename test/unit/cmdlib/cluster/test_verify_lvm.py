@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -115,6 +117,37 @@ def test_a_volume_that_a_replacement_left_behind_is_said_to_be_a_former_copy(two
     assert f" it was {META} of disk/0 of instance {WEB}, and replace-disks could not remove it. Keep it until" in former
     assert former.endswith(f"then run 'lvremove {META}_replaced-1700000000' there")
     assert len(others) == 2 and all("if nobody needs it, run 'lvremove" in text for text in others)
+
+
+def test_a_former_copy_is_taken_back_by_its_name_if_the_new_one_is_gone(two: Master) -> None:
+    """While the new one is there, whatever is in it, the name is not free, and no command would help."""
+    group, name = META.split("/")
+    left = f"{name}_replaced-1700000000"
+    _Lvm(two, 1, f"lvcreate -Wn -L100m -n{left} -i1 {group}")
+    [found] = _Verify(two, *LVM_CODES)
+    assert "lvrename" not in found and "it may be the last complete copy; then run 'lvremove" in found
+    _Lvm(two, 1, f"lvremove -f {META}")
+    [found] = _Verify(two, "ENODEORPHANLV")
+    advice = re.search(r"last complete copy, which '(lvrename [^']*)' makes part of the disk again; then run", found)
+    assert advice is not None, found
+    _Lvm(two, 1, advice[1])
+    assert _Verify(two, *LVM_CODES) == []
+
+
+@pytest.mark.parametrize("name", ["xenvg/x;reboot", "xenvg/$(reboot)", "xenvg/x y", "xenvg/x'`reboot`"])
+def test_the_name_of_a_volume_is_one_word_of_the_command_that_removes_it(two: Master, name: str) -> None:
+    """LVM has no such names: it is said by a node that somebody has broken into."""
+
+    def add(answer: dict[str, Any]) -> dict[str, Any]:
+        return {**answer, "lvlist": {**answer["lvlist"], name: ["100.00", False, False]}}
+
+    two[1].edits["node_verify"] = add
+    [found] = _Verify(two, *LVM_CODES)
+    command = re.search(r"if nobody needs it, run '(.*)' there; if it is to stay", found)
+    assert command is not None
+    assert list(shlex.shlex(command[1], posix=True, punctuation_chars=True)) == ["lvremove", name], (
+        "as a shell reads it"
+    )
 
 
 @pytest.mark.req("RM-CHK-04")

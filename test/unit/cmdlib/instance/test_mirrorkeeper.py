@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from support.creation import OnDisks
 from support.master import Master
 from unit.cmdlib.instance.test_mirrors import WEB, Mirrors, _Empty
 
-from ganeti import constants, errors, opcodes, runtime
+from ganeti import constants, errors, objects, opcodes, runtime
 from ganeti.luxi.pending import Completed, Pending
 from ganeti.server.mirrorkeeper import PATIENCE, PER_NODE, PERIOD, RETRY_AFTER, MirrorKeeper, NeedsDecision
 
@@ -31,8 +32,12 @@ class Kept:
         self.jobs: list[str] = []
         self.states: dict[int, str] = {}
         self.refuses = False
+        self.seen: objects.Snapshot | None = None
+        """What the keeper goes by, if the configuration has changed since it looked there."""
         self._master = master
-        self.keeper = MirrorKeeper(master.store, lambda: master.snapshot, master.rpc, self._Submit, self.states.get)
+        self.keeper = MirrorKeeper(
+            master.store, lambda: self.seen or master.snapshot, master.rpc, self._Submit, self.states.get
+        )
 
     def _Submit(self, ops: Sequence[opcodes.OpCode]) -> Pending:
         [op] = ops
@@ -169,6 +174,91 @@ def test_a_silent_node_delays_nothing_but_itself(three: Master, caplog: pytest.L
     hung[0] = False
     assert "far.example.org" in kept.Look(int(2 * PATIENCE / PERIOD))
     assert "reports" in [record.getMessage() for record in caplog.records if "state of its" in record.getMessage()][-1]
+
+
+def test_a_silent_look_between_two_others_proves_nothing(three: Master) -> None:
+    """The mirror may have been whole, and another guest's link be the one that is cut now."""
+    mirrors, kept = Mirrors(three), Kept(three)
+    _Add(three)
+    mirrors.links.Cut()
+    assert kept.Look() == [], "it is asked, and will say that a decision is needed"
+    three[0].faults["drbd_states"] = "DRBD is busy"
+    assert kept.Look() == [], "that is read; the next answer says nothing"
+    three[0].faults.clear()
+    assert kept.Look(2) == [], "one answer since says that it is needed"
+    assert kept.Look() == [WEB]
+
+
+def _Said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what was logged of silent nodes since the last call."""
+    found = [record.getMessage() for record in caplog.records if "the state of its mirrors" in record.getMessage()]
+    caplog.clear()
+    return found
+
+
+def _InWords(words: Callable[[], str]) -> Callable[[str, Any], None]:
+    """Return what makes a node refuse to say how its mirrors are, each time in the words that it has then."""
+
+    def refuse(name: str, _args: Any) -> None:
+        if name == "drbd_states":
+            raise errors.GenericError(words())
+
+    return refuse
+
+
+def test_a_node_that_stays_silent_is_logged_when_it_has_something_new_to_say_and_once_a_minute_at_most(
+    three: Master, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    Mirrors(three)
+    kept = Kept(three)
+    _Add(three)
+    minute, looks = 60.0, int(60.0 / PERIOD)
+    three[0].before = _InWords(lambda: "DRBD hangs")
+    kept.Look(5 * looks)
+    (said,) = _Said(caplog)
+    assert "node1.example.org did not report" in said and said.endswith("DRBD hangs"), "the same is said once"
+    three[0].before = _InWords(lambda: f"DRBD has hung until {runtime.Monotonic()}")
+    began = runtime.Monotonic()
+    kept.Look(5 * looks)
+    times = [float(text.rpartition(" ")[2]) for text in _Said(caplog)]
+    assert 4 <= len(times) <= 6 and times[0] - began <= 2 * PERIOD, "the last words are older than a minute"
+    assert all(later - earlier >= minute - 1 for earlier, later in itertools.pairwise(times))
+    three[0].before = lambda _name, _args: None
+    kept.Look(2)
+    assert _Said(caplog) == ["Node node1.example.org reports the state of its mirrors again"]
+    three[0].before = _InWords(lambda: "DRBD hangs")
+    kept.Look(2)
+    assert len(_Said(caplog)) == 1, "it was well in between"
+
+
+def test_of_a_silent_node_only_the_beginning_of_its_reason_is_logged(
+    three: Master, caplog: pytest.LogCaptureFixture
+) -> None:
+    Mirrors(three)
+    kept = Kept(three)
+    _Add(three)
+    three[0].before = _InWords(lambda: "DRBD hangs: " + "x" * 5000)
+    kept.Look(2)
+    (said,) = _Said(caplog)
+    assert "DRBD hangs: xxx" in said and len(said) < 600
+
+
+def test_an_offline_node_owes_no_answer(three: Master, caplog: pytest.LogCaptureFixture) -> None:
+    """It is marked offline just after the keeper has found out whom to ask."""
+    Mirrors(three)
+    kept = Kept(three)
+    _Add(three, pnode="node2", snode="node3")
+    kept.seen = three.snapshot
+    three.Run(opcodes.OpNodeSetParams(node_name="node2", offline=True, force=True))
+    caplog.clear()
+    assert kept.Asked() == [0, 0, 0] and kept.Look(60) == []
+    assert _Said(caplog) == []
+    kept.seen = None
+    three.Run(opcodes.OpNodeSetParams(node_name="node2", offline=False))
+    three[1].before = _InWords(lambda: "DRBD hangs")
+    kept.Look(2)
+    assert len(_Said(caplog)) == 1, "it owes one again"
 
 
 def test_a_node_whose_programs_hang_does_not_get_every_worker(three: Master, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -258,6 +260,18 @@ def test_not_while_a_volume_of_somebody_else_would_be_lost(two: Master) -> None:
     two[1].faults.clear()
     _Repair(two, ignore_consistency=True)
     assert two[1].lvm.Volumes() == ["xenvg/swap"]
+
+
+def test_the_path_of_a_disk_that_is_back_is_one_word_of_the_command_that_takes_it_back(two: Master) -> None:
+    path = "/dev/mapper/shelf 1; disk 2"
+    two[1].lvm.AddPv(path, "xenvg", 65536)
+    two[1].lvm.pvs[path].flagged = two[1].lvm.pvs["/dev/sda"].flagged = True
+    with pytest.raises(errors.OpPrereqError, match=f"{path}, /dev/sda is there again") as caught:
+        _Repair(two, missing=[two[1].lvm.pvs[path].uuid])
+    command = re.search(r"'(vgextend .*)' on the node takes it back", str(caught.value.hint))
+    assert command is not None
+    two[1].Call(runtime.RunCmd, shlex.split(command[1]))
+    assert not any(pv.flagged for pv in two[1].lvm.pvs.values())
 
 
 def test_a_disk_that_is_back_is_not_given_up(two: Master) -> None:
