@@ -7,6 +7,7 @@ the unit, what happened and what to do.
 from __future__ import annotations
 
 import posixpath
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -116,7 +117,7 @@ class VolumeGroups(Units):
             if back:
                 raise errors.StorageError(
                     f"Volume group {name} is left as it is: {', '.join(back)} is there again but counts as missing, so its volumes"
-                    f" would be lost; 'vgextend --restoremissing {name} {' '.join(back)}' takes it back. To give it up, detach it"
+                    f" would be lost; 'vgextend --restoremissing {name} {shlex.join(back)}' takes it back. To give it up, detach it"
                 )
             try:
                 lvmtools.Act(lvmtools.BuildRepair(name, force=False), f"Volume group {name} cannot be repaired")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -149,6 +151,16 @@ def test_a_repair_that_changes_nothing_is_an_error(node: Node) -> None:
     node.machine.programs["vgreduce"] = lambda invocation: 0
     with pytest.raises(errors.StorageError, match="still missing after its repair"):
         node.Serve("storage_execute", "lvm-vg", [], "vg", "fix-consistency")
+
+
+def test_a_disk_that_is_back_is_not_taken_out_and_its_path_is_one_word_of_the_command(node: Node) -> None:
+    path = "/dev/mapper/shelf 1; disk 2"
+    node.lvm.AddPv(path, "vg", 1024)
+    node.lvm.pvs[path].flagged = True
+    with pytest.raises(errors.StorageError, match=f"left as it is: {path} is there again") as caught:
+        node.Serve("storage_execute", "lvm-vg", [], "vg", "fix-consistency")
+    command = re.search(r"'(vgextend .*)' takes it back", str(caught.value))
+    assert command is not None and shlex.split(command[1]) == ["vgextend", "--restoremissing", "vg", path]
 
 
 @pytest.mark.req("RM-NODE-13")
