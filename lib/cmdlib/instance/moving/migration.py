@@ -356,27 +356,31 @@ class TLMigrateInstance(Settler):
             result.Raise(f"Could not start instance {instance.name} on node {target}")
         LimitStart(self.lu, instance, self._room)
 
-    def _DisksDown(self, error: str, hint: str | None = None) -> errors.OpExecError:
+    def _DisksDown(self, error: str) -> errors.OpExecError:
         ShutdownDisks(self, self._instance)
-        return errors.OpExecError(error, hint=hint)
+        return errors.OpExecError(error)
 
     def _StayOnSource(self, error: str) -> errors.OpExecError:
         """Take the disks down, give the instance back to the source, and return the error."""
-        source, target = self._Name(self.source_uuid), self._Name(self.target_uuid)
-        instance = self._instance.Replace(primary_node=self.source_uuid)
-        hint: str | None = f"'gnt-instance startup {instance.name}' starts it there again"
-        if self.mirror == disk_params.INTERNAL:
-            # Where the target has newer data of a disk, a fail-over would be named, which has just failed for another one.
-            needed = bool(mirrors.BehindOn(self._disks, self.source_uuid))
-            hint = (None if needed else WayOn(self, instance, force=False)) or (
-                f"if the nodes cannot reach each other, repair the link between them and try again; 'gnt-instance failover"
-                f" --ignore-consistency {instance.name}' uses the copy on {target} and gives up what only {source} has"
-            )
+        hint = self._WhenItStays()
         # As long as the target is the primary node, this reaches it.
         self._TryClose(self.target_uuid)
-        down = self._DisksDown(f"{error}; it stays on {source}", hint)
-        self.cfg.SetInstancePrimaryNode(instance.uuid, self.source_uuid, as_recorded=True)
-        return down
+        ShutdownDisks(self, self._instance)
+        self.cfg.SetInstancePrimaryNode(self._instance_uuid, self.source_uuid, as_recorded=True)
+        return errors.OpExecError(f"{error}; it stays on {self._Name(self.source_uuid)}", hint=hint)
+
+    def _WhenItStays(self) -> str:
+        """Return what to do if the instance stays on the source, going by the disks as they are set up now."""
+        name, source, target = self._instance.name, self._Name(self.source_uuid), self._Name(self.target_uuid)
+        if self.mirror != disk_params.INTERNAL:
+            return f"'gnt-instance startup {name}' starts it there again"
+        # Where the target has newer data of a disk, a fail-over would be named, which has just failed for another one.
+        needed = mirrors.BehindOn(self._disks, self.source_uuid)
+        way = None if needed else WayOn(self, self._instance.Replace(primary_node=self.source_uuid), force=False)
+        return way or (
+            "if the nodes cannot reach each other, repair the link between them and try again; 'gnt-instance failover"
+            f" --ignore-consistency {name}' uses the copy on {target} and gives up what only {source} has"
+        )
 
     # --- while it runs ------------------------------------------------------------------------------------------------
 
