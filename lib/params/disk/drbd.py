@@ -85,11 +85,10 @@ class Drbd(MirrorTemplate):
     )
     layers = (
         {
-            # With "default-metavg", which no node reads, as 3.1 sends it.
             "resync-rate": "resync-rate",
             "disabled-barriers": "disk-barriers",
             "disable-meta-flush": "meta-barriers",
-            "default-metavg": "metavg",
+            "default-metavg": "metavg",  # as 3.1 sends it; no node reads it
             "disk-custom": "disk-custom",
             "net-custom": "net-custom",
             "protocol": "protocol",

@@ -145,10 +145,10 @@ def ParseVersion(text: str) -> Version:
     if found is None:
         raise errors.BlockDeviceError(f"{PROC_FILE} does not begin with a version")
     version = Version(*(int(part or 0) for part in found.groups()))
-    if version.major != 8 or version < (8, 3):
+    if not (8, 3) <= version < (9,):
         raise errors.BlockDeviceError(
             f"The DRBD module of this node has version {version}; it must be 8.4 (or 8.3). Load the module that came with"
-            " the kernel: 'modprobe -r drbd', remove the newer one, 'modprobe drbd'"
+            " the kernel: 'modprobe -r drbd', remove the other one, 'modprobe drbd'"
         )
     return version
 

@@ -63,6 +63,8 @@ def test_older_modules_and_a_state_without_percentage() -> None:
     "text",
     [
         "version: 9.1.4 (api:2/proto:110-121)\n",
+        "version: 8.2.7 (api:88/proto:86-88)\n",
+        "version: 8.0.16 (api:86/proto:86)\n",
         "nothing",
         "",
         "version: " + "9" * 5000 + ".4",
