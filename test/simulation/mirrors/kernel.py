@@ -121,7 +121,7 @@ class Half:
         self.pv, self.missing = "missing", set(self.volumes)
 
     def Notice(self, chance: float = 1.0) -> None:
-        """What is missing was to be used, with this chance: it is not used any more, even if it comes back."""
+        """With this chance something tries to use what is missing: from then on it is left alone, even if it comes back."""
         missing = self.assembled and self.storage is not None and self.kernel.data_volume() in self.missing
         if missing and self.kernel.world.Chance(chance):
             self.GiveUpMissing()

@@ -41,14 +41,20 @@ def test_a_stopped_instance_moves_and_stays_stopped(three: Master) -> None:
     assert mirrors.States() == [[SECONDARY] * 2, [], [PRIMARY] * 2]
 
 
+def _OnDeadNode(master: Master) -> Mirrors:
+    """The instance runs on the second node, which has died and is marked offline."""
+    mirrors = Mirrors(master)
+    _Add(master, start=True)
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    master[1].Stop()
+    mirrors.machines[1].LosePower()
+    _SetNode(master, 2, offline=True)
+    return mirrors
+
+
 def test_the_secondary_of_a_dead_node_counts_alone(three: Master) -> None:
     """Nobody saw the guest end: what its node may still have written there does not count from then on."""
-    mirrors = Mirrors(three)
-    _Add(three, start=True)
-    three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
-    three[1].Stop()
-    mirrors.machines[1].LosePower()
-    _SetNode(three, 2, offline=True)
+    mirrors = _OnDeadNode(three)
     records = []
 
     def look(name: str, _args: Any) -> None:
@@ -64,12 +70,7 @@ def test_the_secondary_of_a_dead_node_counts_alone(three: Master) -> None:
 
 def test_a_dead_node_is_never_the_primary_one_again_because_the_start_elsewhere_failed(three: Master) -> None:
     """Not even for a moment: the job may end there, and the complete copy is on another node."""
-    mirrors = Mirrors(three)
-    _Add(three, start=True)
-    three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
-    three[1].Stop()
-    mirrors.machines[1].LosePower()
-    _SetNode(three, 2, offline=True)
+    _OnDeadNode(three)
     seen = [2]
 
     def look(_position: Any, _rows: Any) -> None:

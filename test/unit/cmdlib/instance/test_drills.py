@@ -82,7 +82,7 @@ def test_a_failover_of_a_guest_that_ended_uses_a_side_whose_other_one_has_no_dis
     mirrors = Mirrors(three)
     _Add(three, start=True)
     for minor in list(mirrors.machines[0].devices):
-        mirrors.machines[0]._DoDetach([str(minor)], {"force": "yes"})
+        mirrors.machines[0].Detach(minor)
     _Lost(three, mirrors, 0)
     three[0].lvm.lvs.clear()
     three.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB, force=True))
@@ -152,8 +152,7 @@ def _NeedsDecision(master: Master) -> list[bool]:
 def test_a_failover_to_a_connected_side_without_a_disk_is_refused(three: Master) -> None:
     mirrors = Mirrors(three)
     _Add(three, start=True)
-    mirrors.machines[1]._DoDetach(["0"], {"force": "yes"})
-    mirrors.links.Publish()
+    mirrors.machines[1].Detach(0)
     before = mirrors.States()
     assert before[1][0][0] == "Connected"
     with pytest.raises(errors.OpExecError, match=r"disk/0 .* is Diskless on target node node2"):
@@ -233,8 +232,7 @@ def test_disks_are_not_called_in_sync_while_one_side_has_none(three: Master, num
     _Add(three, start=True)
     machine = mirrors.machines[number]
     for minor in list(machine.devices):
-        machine._DoDetach([str(minor)], {"force": "yes"})
-    mirrors.links.Publish()
+        machine.Detach(minor)
     three[number].lvm.lvs.clear()
     with pytest.raises(errors.OpExecError, match="degraded"):
         three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))

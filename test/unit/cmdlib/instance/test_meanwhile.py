@@ -173,11 +173,7 @@ def test_a_side_that_was_filled_again_is_given_up_only_beside_one_that_answers(t
 
 def test_while_one_disk_needs_the_other_node_no_side_there_is_given_up(three: Master) -> None:
     served = Served(three)
-    machine = served.mirrors.machines[0]
-    machine._DoDetach([str(min(machine.devices))], {"force": "yes"})
-    served.mirrors.links.Publish()
-    served.Settle()
-    assert served.Behind() == [FIRST, None]
+    served.FailFirstDisk()
     served.mirrors.links.Cut()
     with pytest.raises(errors.OpExecError, match="disk/0 stays frozen; disk/1 stays frozen"):
         served.Settle()

@@ -335,8 +335,7 @@ def test_a_guest_that_needs_the_other_node_gets_no_jobs(three: Master) -> None:
     mirrors, kept = Mirrors(three), Kept(three)
     three.Run(OnDisks(WEB, {"size": 128}, {"size": 128}, disk_template="drbd", snode="node2", start=True))
     machine = mirrors.machines[0]
-    machine._DoDetach([str(min(machine.devices))], {"force": "yes"})
-    mirrors.links.Publish()
+    machine.Detach(min(machine.devices))
     three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
     mirrors.links.Cut()
     assert kept.Look(6) == []

@@ -37,6 +37,16 @@ def _Advice(served: Served) -> str:
     return advice
 
 
+def _Mend(served: Served, lost: bool = False) -> None:
+    """Do what was advised; ``lost``: a disk cannot be read again."""
+    if lost:
+        served.master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_auto"))
+    else:
+        served.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
+    served.Settle()
+    assert served.Behind() == [None, None] and served.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+
+
 def test_the_other_node_cannot_be_reached(three: Master) -> None:
     served = Served(three)
     served.mirrors.links.Cut()
@@ -44,9 +54,7 @@ def test_the_other_node_cannot_be_reached(three: Master) -> None:
     assert served.Behind() == [SECOND] * 2
     assert _Advice(served) == f"if nodes cannot reach each other, repair their link; use {ACTIVATE}, or {ANOTHER}"
     served.mirrors.links.Heal()
-    served.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
-    served.Settle()
-    assert served.Behind() == [None, None]
+    _Mend(served)
 
 
 def test_the_other_node_is_off(three: Master) -> None:
@@ -57,9 +65,7 @@ def test_the_other_node_is_off(three: Master) -> None:
     assert served.Behind() == [SECOND] * 2
     assert _Advice(served) == f"bring node {SECOND} back and use {ACTIVATE}, or {ANOTHER}"
     served.master[1].Start()
-    served.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
-    served.Settle()
-    assert served.Behind() == [None, None]
+    _Mend(served)
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -72,12 +78,7 @@ def test_the_disk_of_the_other_node_has_failed(three: Master, lost: bool) -> Non
         _Advice(served)
         == f"if the disk of node {SECOND} can be read again, use {ACTIVATE}, if not {AGAIN}, or {ANOTHER}"
     )
-    if lost:
-        served.master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_auto"))
-    else:
-        served.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
-    served.Settle()
-    assert served.Behind() == [None, None] and served.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+    _Mend(served, lost)
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -90,12 +91,7 @@ def test_the_disk_below_the_guest_has_failed(three: Master, lost: bool) -> None:
     assert (
         _Advice(served) == f"if the disk of node {FIRST} can be read again, use {ACTIVATE}, if not {AGAIN}, or {THERE}"
     )
-    if lost:
-        served.master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_auto"))
-    else:
-        served.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
-    served.Settle()
-    assert served.Behind() == [None, None] and served.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+    _Mend(served, lost)
 
 
 def test_the_disk_below_the_guest_is_there_again(three: Master) -> None:

@@ -34,8 +34,14 @@ class Served:
         """The disks below a node's mirrors fail for a moment; what is on them can be read again later."""
         machine = self.mirrors.machines[number]
         for minor in list(machine.devices):
-            machine._DoDetach([str(minor)], {"force": "yes"})
-        self.mirrors.links.Publish()
+            machine.Detach(minor)
+
+    def FailFirstDisk(self) -> None:
+        """The disk below the first mirror on the guest's node fails: the other node serves that one, and counts."""
+        machine = self.mirrors.machines[0]
+        machine.Detach(min(machine.devices))
+        self.Settle()
+        assert self.Behind() == [FIRST, None]
 
     def Generations(self, number: int) -> list[int]:
         """What each side on a node has, by generation."""
@@ -353,15 +359,11 @@ def test_a_start_that_fails_leaves_a_guest_that_waits_alone(three: Master) -> No
 def test_a_failover_that_returns_leaves_the_record_of_what_is_newer(three: Master, healed: bool) -> None:
     """The other node has served one disk, and cannot be connected for the other one."""
     served = Served(three)
-    first = served.mirrors.machines[0]
-    first._DoDetach([str(min(first.devices))], {"force": "yes"})
-    served.mirrors.links.Publish()
-    served.Settle()
-    assert served.Behind() == [FIRST, None]
+    served.FailFirstDisk()
     newest = served.Generations(1)[0]
     assert newest not in served.Generations(0)
     served.mirrors.links.Cut()
-    first.LosePower()
+    served.mirrors.machines[0].LosePower()
     three[0].KillGuest(WEB)
     with pytest.raises(errors.OpExecError):  # as the watcher tries it; the disks are down afterwards
         three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
