@@ -92,6 +92,8 @@ class Links:
         self.generations = itertools.count(1)
         # Whether modules can be told of new options of a link that is up; those of 8.3 cannot.
         self.tells_options = True
+        # The machine that, when both sides refuse a link, sees only that it is lost, and goes on waiting for it.
+        self.slow: StandInDrbd | None = None
         self._cut = False
 
     def Cut(self) -> None:
@@ -138,6 +140,11 @@ class Links:
                     self._Shake(device, found[1])
         self.Publish()
 
+    def _Refuse(self, *sides: Device) -> None:
+        unaware = self.slow.devices.values() if self.slow is not None else ()
+        for device in sides:
+            device.link = "WFConnection" if any(device is other for other in unaware) else "StandAlone"
+
     def _Shake(self, one: Device, two: Device) -> None:
         both_primary = one.role == two.role == "Primary"
         direction = _Compare(one, two)
@@ -150,8 +157,7 @@ class Links:
         if direction is None and one.discard != two.discard:
             direction = -1 if one.discard else 1
         if refused or direction is None:
-            for device in (one, two):
-                device.link = "StandAlone"
+            self._Refuse(one, two)
             return
         if not _AgreeOnSize(one, two):
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from simulated import World
 from support import mirrorpair
 from support.mirrorlife import MirrorPair, MirrorSide
@@ -79,10 +80,13 @@ class _Side(MirrorSide):
 
 
 class _Pair(MirrorPair):
-    def __init__(self) -> None:
+    """``slow``: the side that, when both refuse a link, sees only that it is lost."""
+
+    def __init__(self, slow: int | None):
         self._links = Links()
         world = World(1)
         super().__init__(*(_Side(mirrorpair.Side(world, number, self._links), f"node{number}") for number in (1, 2)))
+        self._links.slow = None if slow is None else self._links.machines[slow]
 
     def Cut(self) -> None:
         self._links.Cut()
@@ -108,5 +112,6 @@ class _Pair(MirrorPair):
         assert done == [side.name for side, _ in others]
 
 
-def test_life_of_a_mirror() -> None:
-    _Pair().Live()
+@pytest.mark.parametrize("slow", [None, 0, 1])
+def test_life_of_a_mirror(slow: int | None) -> None:
+    _Pair(slow).Live()
