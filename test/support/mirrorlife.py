@@ -525,6 +525,35 @@ def _LeftBehind(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
         side.Do(("drbd_follow", [[side.Disk("counts")]]))
 
 
+def _BothWritten(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
+    """Both sides were written while they were apart; the one that is to give way has not seen that yet, and waits for its link."""
+    one.StartWriter()
+    pair.Cut()
+    one.Wait(frozen=True)
+    two.Wait(connection="WFConnection")
+    one.Do(("drbd_follow", [[one.Disk("behind")]]))
+    one.WaitForWrites(len(one.Acknowledged()))
+    one.StopWriter()
+    two.Run("drbdsetup", "primary", "0", "--force")
+    two.StartWriter()
+    two.StopWriter()
+    two.Run("drbdsetup", "secondary", "0")
+    one.Do(("drbd_disconnect_net", [[one.Disk("behind")]]))
+    pair.Heal()
+    two.Wait(connection="WFConnection")
+    two.Do(two.Assemble("ahead"))
+    one.Do(one.Assemble("behind"))
+    one.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate")
+    for side in (one, two):
+        side.Do(("drbd_follow", [[side.Disk("counts")]]))
+    acknowledged = one.Acknowledged()
+    one.Do(("blockdev_close", ["", [one.Disk()]]))
+    two.Do(two.Assemble("counts", primary=True))
+    two.CheckWrites(acknowledged)
+    two.Do(("blockdev_close", ["", [two.Disk()]]))
+    one.Do(one.Assemble("counts", primary=True))
+
+
 def _PowerLost(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     """The node of the primary loses its power; afterwards it comes back and is filled again."""
     two.StartWriter()
@@ -588,6 +617,7 @@ _CHAPTERS: tuple[Callable[[MirrorPair, MirrorSide, MirrorSide], None], ...] = (
     _LostWhileDetaching,
     _LostAlone,
     _OutdatedBesideNoDisk,
+    _BothWritten,
     _LeftBehind,
     _PowerLost,
     _NewSecondary,

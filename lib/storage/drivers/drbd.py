@@ -399,15 +399,24 @@ class Drbd(Mirror):
                 self._ConnectAgain()
                 raise
         self._Obey()
-        config, ends = self._Config(), self._Ends()
-        if config is not None and config.remote is not None:
-            # A migration that was cut off leaves it permitted that both sides are open.
-            leftover = config.two_primaries and not self._Fresh().agreed
-            if leftover or (config.local, config.remote) != ends:
-                self._DropLink()
+        if self._NeedsNewLink():
+            self._DropLink()
         self._ConnectAgain()
         if too_old:
             self._AttachToBeFilled()
+
+    def _NeedsNewLink(self) -> bool:
+        """Return whether there is a link that goes elsewhere, or that is not up and was made for something else.
+
+        A migration that was cut off leaves both sides permitted to be open.  And only when a link is made is it said that the
+        data of a closed side may go.
+        """
+        config, state = self._Config(), self._Fresh()
+        if config is None or config.remote is None:
+            return False
+        gives_way = self.Peer() == constants.PEER_AHEAD and not state.primary
+        outlived = not state.agreed and (config.two_primaries or gives_way)
+        return outlived or (config.local, config.remote) != self._Ends()
 
     def _ConnectAgain(self) -> None:
         if self._Ends() is not None and self._Fresh().standalone:

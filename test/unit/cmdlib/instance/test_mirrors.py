@@ -325,11 +325,14 @@ def _Split(master: Master, mirrors: Mirrors) -> None:
             meta.base, meta.now, meta.state = meta.now, next(mirrors.links.generations), "UpToDate"
 
 
+@pytest.mark.parametrize("slow", [None, 0, 1])
 @pytest.mark.parametrize("kept", [0, 1])
-def test_a_split_that_a_start_meets_is_decided_by_name(three: Master, kept: int) -> None:
+def test_a_split_that_a_start_meets_is_decided_by_name(three: Master, kept: int, slow: int | None) -> None:
+    """``slow``: the side that waits for the link that the other one has refused."""
     mirrors = Mirrors(three)
     _Add(three, start=True)
     _Split(three, mirrors)
+    mirrors.links.slow = None if slow is None else mirrors.machines[slow]
     written = [[meta.now for _, meta in machine._metas.values() if meta.now] for machine in mirrors.machines[:2]]
     with pytest.raises(errors.OpExecError, match="could not be set up") as caught:
         three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
