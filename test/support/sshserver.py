@@ -10,8 +10,10 @@ As a daemon that was told to, it reads its host key anew for each connection; au
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -152,8 +154,16 @@ class SshServer:
         shell = await asyncio.create_subprocess_exec(
             "/bin/sh", "-c", command, env=environment, cwd=self.node.root,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
         )  # fmt: skip
-        stdout, stderr = await shell.communicate(stdin)
+        try:
+            stdout, stderr = await shell.communicate(stdin)
+        except asyncio.CancelledError:
+            # The daemon ends in the middle of a command.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+            await shell.communicate()
+            raise
         process.stdout.write(stdout)
         process.stderr.write(stderr)
         process.exit(shell.returncode or 0)

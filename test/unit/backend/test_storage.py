@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from simulated import Machine, World
 from support.standinlvm import StandInLvm
 
 from ganeti import backend, errors, pathutils, runtime
-from ganeti.storage import units
 
 FIELDS = ["name", "size", "used", "free", "allocatable"]
 
@@ -93,36 +91,6 @@ def test_a_physical_volume_takes_nothing_new(node: Node) -> None:
             node.Serve("storage_modify", "lvm-pv", [], name, changes)
     with pytest.raises(errors.StorageError, match="lvm-vg: changing vg is not possible"):
         node.Serve("storage_modify", "lvm-vg", [], "vg", {"allocatable": False})
-
-
-class Tapes(units.Units):
-    """A type of storage units that nobody knows yet."""
-
-    type = "tape"
-
-    def Rows(self, arguments: Sequence[Any]) -> list[units.Row]:
-        return [{"name": f"tape{n}", "size": 100.0, "free": 60.0, "used": 40.0, "allocatable": True} for n in (1, 2)]
-
-    def Space(self, name: str, exclusive: bool) -> units.Space:
-        return 60, 100
-
-    def Modify(self, name: str, changes: Mapping[str, Any]) -> None:
-        raise errors.StorageError(f"Tape {name}: {sorted(changes)}")
-
-    def Repair(self, name: str) -> None:
-        raise errors.StorageError(f"Tape {name} is torn")
-
-
-@pytest.mark.req("D21-STOR-02")
-def test_a_new_type_is_one_class_behind_the_same_procedures(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(units.UNITS, "tape", Tapes())
-    assert node.Serve("storage_list", "tape", [], "tape2", ["name", "free"]) == [["tape2", 60.0]]
-    [fact] = node.Serve("node_info", [["tape", "tape1", [False]]], [])[1]
-    assert (fact["storage_free"], fact["storage_size"]) == (60, 100)
-    with pytest.raises(errors.StorageError, match="Tape tape1 is torn"):
-        node.Serve("storage_execute", "tape", [], "tape1", "fix-consistency")
-    with pytest.raises(errors.StorageError, match=r"Tape tape1: \['allocatable'\]"):
-        node.Serve("storage_modify", "tape", [], "tape1", {"allocatable": False})
 
 
 @pytest.mark.req("D21-STOR-07", "D21-STOR-08", "D21-STOR-09", "D21-REPAIR-01")

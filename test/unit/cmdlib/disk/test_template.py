@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 from support.virtual import MakeDisk
 from support.virtualnode import TOP
 
@@ -25,6 +26,7 @@ _ALLOWED = (
 )
 
 
+@pytest.mark.req("D21-STOR-02")
 def test_a_made_up_template_lives_through_everything() -> None:
     """The story runs in a process of its own, in which the template and its units were there from the start."""
     story = os.path.join(os.path.dirname(__file__), "tape_story.py")
