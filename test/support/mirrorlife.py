@@ -58,6 +58,14 @@ class MirrorSide(abc.ABC):
         """Return how often the kernel noted that a link changed its state."""
 
     @abc.abstractmethod
+    def Fills(self) -> int:
+        """Return how often the kernel noted that a side has been filled."""
+
+    @abc.abstractmethod
+    def WaitForFill(self, before: int) -> None:
+        """Return when a side has been filled since ``Fills`` returned this."""
+
+    @abc.abstractmethod
     def StartWriter(self) -> None:
         """Write to the device from now on; return when something is acknowledged."""
 
@@ -237,7 +245,11 @@ def _Growth(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     one.StartWriter()
     for side in (one, two):
         side.Do(*(("blockdev_grow", [side.Disk(), 16, dry_run, True, False]) for dry_run in (True, False)))
+    fills = one.Fills()
     one.Do(("blockdev_grow", [one.Disk(), 16, False, False, False]))
+    # The new part is filled, which begins a moment later.  A side that is lost before its end is known to be incomplete, and the
+    # other one does not wait for it.
+    one.WaitForFill(fills)
     one.Wait(connected=True, peer_disk="UpToDate")
     # Had the master failed before it recorded that: a side that comes back is refused until it knows the size.
     two.Do(("blockdev_shutdown", [two.Disk()]), two.Assemble("counts"))

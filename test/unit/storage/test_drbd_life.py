@@ -54,6 +54,12 @@ class _Side(MirrorSide):
     def LinkChanges(self) -> int:
         return 0
 
+    def Fills(self) -> int:
+        return 0
+
+    def WaitForFill(self, before: int) -> None:
+        pass
+
     def StartWriter(self) -> None:
         self.WaitForWrites(0)
 
