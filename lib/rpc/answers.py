@@ -66,6 +66,7 @@ _MirrorState = ht.TStrictDict(
         "size": _MaybeInt,
         "incomplete": ht.TBool,
         "peer_primary": ht.TBool,
+        "peer_older": ht.TBool,
         "disk": _MaybeString,
         "stranger": _MaybeString,
     },

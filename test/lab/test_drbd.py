@@ -55,6 +55,9 @@ class Side(MirrorSide):
         # LVM itself would look at the mirror, too, which may wait.
         self.Run("sh", "-c", f"dmsetup load {name} {table} && dmsetup --noudevsync resume {name}")
 
+    def DropLink(self) -> None:
+        self.Run("drbdsetup", "disconnect", *(f"ipv4:{address}:11000" for address in self._ends))
+
     def LosePower(self) -> None:
         self.CheckLog()
         self.machine.PowerOff()

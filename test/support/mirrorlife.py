@@ -47,6 +47,10 @@ class MirrorSide(abc.ABC):
         """
 
     @abc.abstractmethod
+    def DropLink(self) -> None:
+        """An administrator drops the link by DRBD's own command, in the way that both sides agree on."""
+
+    @abc.abstractmethod
     def LosePower(self) -> None: ...
 
     @abc.abstractmethod
@@ -566,6 +570,24 @@ def _BothWritten(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     one.Do(one.Assemble("counts", primary=True))
 
 
+def _DroppedByHand(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
+    """An administrator drops the link by hand: the closed side is outdated, and the open one, which knows that, goes on."""
+    one.StartWriter()
+    one.DropLink()
+    assert one.Wait(standalone=True, frozen=False).peer_disk == "Outdated"
+    one.WaitForWrites(len(one.Acknowledged()))
+    assert one.Do(("drbd_states", []))["0"]["peer_older"]
+    two.Wait(disk="Outdated")
+    two.Do(two.Assemble("ahead"))
+    one.Do(one.Assemble("behind"))
+    one.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate")
+    for side in (one, two):
+        side.Do(("drbd_follow", [[side.Disk("counts")]]))
+    assert not one.Do(("drbd_states", []))["0"]["peer_older"]
+    one.StopWriter()
+    one.CheckWrites(one.Acknowledged())
+
+
 def _PowerLost(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     """The node of the primary loses its power; afterwards it comes back and is filled again."""
     two.StartWriter()
@@ -630,6 +652,7 @@ _CHAPTERS: tuple[Callable[[MirrorPair, MirrorSide, MirrorSide], None], ...] = (
     _LostAlone,
     _OutdatedBesideNoDisk,
     _BothWritten,
+    _DroppedByHand,
     _LeftBehind,
     _PowerLost,
     _NewSecondary,

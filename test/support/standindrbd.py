@@ -263,6 +263,16 @@ class StandInDrbd:
         self._DoDetach([str(minor)], {"force": ""})
         self._links.Publish()
 
+    def DropLink(self, minor: int) -> None:
+        """An administrator drops a link by hand: both sides agree on what that means."""
+        device = self.devices[minor]
+        self._EndOrderly(device, self._links.PeerOf(device))
+        self._links.Drop(device)
+        device.link, device.ends = "StandAlone", None
+        if device.role == "Primary":
+            self._GoAlone(device)
+        self._links.Publish()
+
     def LoseMeta(self, disk: objects.Disk) -> None:
         """What was written to a volume for metadata is gone."""
         del self._metas[id(self._machine.disk.Lookup("/dev/{}/{}".format(*disk.logical_id)))]

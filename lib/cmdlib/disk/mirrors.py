@@ -106,22 +106,23 @@ def IsAlone(state: dict[str, Any] | None) -> bool:
     """Return whether a side in use writes alone without a connection: the other one was not fenced when it was lost.
 
     One that refuses to connect may have met another that was written, too: nobody but an administrator chooses between them.
+    If that was known to lack data, the link may just have been dropped by hand.
     """
-    return (
-        state is not None
-        and bool(state["primary"] and state["local_uptodate"])
-        and not (state["frozen"] or state["connected"] or state["in_resync"] or state["standalone"])
-    )
+    if state is None or not (state["primary"] and state["local_uptodate"]):
+        return False
+    if state["frozen"] or state["connected"] or state["in_resync"]:
+        return False
+    return bool(not state["standalone"] or state.get("peer_older"))
 
 
 def RefusesWithData(state: dict[str, Any] | None) -> bool:
     """Return whether a side has data of its own that may count, and refuses to connect."""
-    return (
-        state is not None
-        and bool(state["standalone"])
-        and not state.get("incomplete")
-        and state.get("disk") != OUTDATED
-    )
+    return state is not None and bool(state["standalone"]) and MayCount(state)
+
+
+def MayCount(state: Mapping[str, Any]) -> bool:
+    """Return whether a side has data that is neither incomplete nor known to be outdated."""
+    return not state.get("incomplete") and state.get("disk") != OUTDATED
 
 
 def LacksData(state: Mapping[str, Any] | None) -> bool:

@@ -102,9 +102,16 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         view = self._LookAt(other)
         return view is None or bool(view.get(disk.uuid, {}).get("primary"))
 
-    def _MayHaveBeenWrittenThere(self, disk: objects.Disk) -> bool:
-        """Return whether the other side refuses to connect and has data; a device of others in its place has none."""
+    def _MayHaveBeenWrittenThere(self, disk: objects.Disk, refused: bool) -> bool:
+        """Return whether one of the sides refuses to connect, and the other node's has data; a device of others there has none.
+
+        ``refused``: the open side does.  What that knows of the other one may be older than what somebody did there by hand:
+        then the other node has to say that its data does not count.
+        """
         other = self._Other(disk)
+        if refused:
+            state = (self._LookAt(other) or {}).get(disk.uuid)
+            return state is None or mirrors.MayCount(state)
         if not mirrors.RefusesWithData((self._Glance(other) or {}).get(disk.uuid)):
             return False
         view = self._LookAt(other)
@@ -154,9 +161,9 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
 
     def _IsAlone(self, disk: objects.Disk, state: dict[str, Any] | None) -> bool:
         """Return whether a side that was not fenced writes alone, as those that release 3.1 set up do."""
-        if not mirrors.IsAlone(state):
+        if state is None or not mirrors.IsAlone(state):
             return False
-        if self._MayHaveBeenWrittenThere(disk):
+        if self._MayHaveBeenWrittenThere(disk, refused=state["standalone"]):
             self.LogWarning(
                 f"{disk.iv_name} does not connect to {self._Name(self._Other(disk))}, where it may have been written, too",
                 hint=Choice(self, self.instance),

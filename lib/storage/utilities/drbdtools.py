@@ -721,5 +721,6 @@ def StateOf(minor: Minor) -> MirrorState:
         size=SizeOf(minor.minor),
         incomplete=minor.disk not in (UPTODATE, CONSISTENT, OUTDATED),
         peer_primary=minor.connected and minor.peer_role == PRIMARY,
+        peer_older=minor.peer_disk in (OUTDATED, INCONSISTENT),
         disk=minor.disk,
     )

@@ -124,9 +124,10 @@ _SIDE = ["connected", "standalone", "in_resync", "local_uptodate", "peer_uptodat
 def test_what_a_side_of_a_mirror_says_is_yes_or_no(procedure: str) -> None:
     """What is neither may be read either way, and a copy may be given up for it."""
     side: dict[str, Any] = dict.fromkeys(_SIDE, False)
-    more = {"incomplete": True, "peer_primary": True, "size": 1 << 30, "disk": "UpToDate", "stranger": None}
+    flags = dict.fromkeys(("incomplete", "peer_primary", "peer_older"), True)
+    more: dict[str, Any] = {**flags, "size": 1 << 30, "disk": "UpToDate", "stranger": None}
     assert Fits(procedure, {"disk": side}) and Fits(procedure, {"disk": {**side, **more, "added_later": {}}})
-    for key in (*_SIDE, "incomplete", "peer_primary"):
+    for key in (*_SIDE, *flags):
         for odd in (None, 0, 1, "no", "", [], {}):
             assert not Fits(procedure, {"disk": {**side, **more, key: odd}}), (key, odd)
     for key in _SIDE:

@@ -46,7 +46,7 @@ def test_a_new_mirror_fills_its_other_side(pair: Pair) -> None:
     assert one.Do("drbd_states")["0"] == {
         "connected": True, "standalone": False, "in_resync": False, "local_uptodate": True, "peer_uptodate": True,
         "sync_percent": None, "primary": True, "frozen": False, "size": 64 * MIB, "incomplete": False,
-        "disk": "UpToDate", "stranger": None, "peer_primary": False,
+        "disk": "UpToDate", "stranger": None, "peer_primary": False, "peer_older": False,
     }  # fmt: skip
     assert "after-sb" not in str(one.drbd.runs)
     assert one.device.options["fencing"] == two.device.options["fencing"] == "resource-and-stonith"

@@ -45,6 +45,9 @@ class _Side(MirrorSide):
     def FailDisk(self) -> None:
         self.Run("drbdsetup", "detach", "0", "--force")
 
+    def DropLink(self) -> None:
+        self.played.drbd.DropLink(0)
+
     def LosePower(self) -> None:
         self.played.drbd.LosePower()
 

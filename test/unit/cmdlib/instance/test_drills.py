@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.creation import OnDisks
 from support.master import Master
-from unit.cmdlib.instance.test_mirrors import WEB, Mirrors, _Add, _Empty
+from unit.cmdlib.instance.test_mirrors import PRIMARY, WEB, Mirrors, _Add, _Empty
 
 from ganeti import errors, opcodes
 from ganeti.cmdlib.disk import mirrors as both
@@ -138,6 +138,48 @@ def test_a_side_that_lacks_data_is_no_second_choice_because_it_refuses_to_connec
     three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
     disks = three.snapshot.InstanceDisks(three.Instance(WEB))
     assert [disk.behind and disk.behind["node"] for disk in disks] == [three.nodes[1]] * 2
+
+
+def _DropLinks(master: Master, mirrors: Mirrors) -> list[list[int]]:
+    """An administrator drops the links of a running guest by hand; return what each side has."""
+    _Add(master, start=True)
+    for minor in list(mirrors.machines[0].devices):
+        mirrors.machines[0].DropLink(minor)
+    return _Written(mirrors)
+
+
+def test_a_link_that_was_dropped_by_hand_leaves_a_record(three: Master) -> None:
+    mirrors = Mirrors(three)
+    written = _DropLinks(three, mirrors)
+    assert all(_NeedsDecision(three))
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    disks = three.snapshot.InstanceDisks(three.Instance(WEB))
+    assert [disk.behind and disk.behind["node"] for disk in disks] == [three.nodes[1]] * 2
+    assert not any(_NeedsDecision(three)) and _Written(mirrors) == written
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    assert mirrors.States()[0] == [PRIMARY] * 2 and _Written(mirrors)[1] == written[0]
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_link_that_was_dropped_by_hand_is_not_decided_if_the_other_side_may_have_been_used(
+    three: Master, silent: bool
+) -> None:
+    """The primary's kernel goes on saying that the other side is outdated."""
+    mirrors = Mirrors(three)
+    _DropLinks(three, mirrors)
+    for device in mirrors.machines[1].devices.values():
+        device.disk = "UpToDate"
+        mirrors.machines[1]._GoAlone(device)
+    mirrors.links.Publish()
+    if silent:
+        three[1].Stop()
+    written = _Written(mirrors)
+    assert all(_NeedsDecision(three))
+    with pytest.raises(errors.OpExecError, match="two sides that may both have been written"):
+        three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert any("activate-disks --behind node2.example.org" in text for text in three.last.messages)
+    assert not any(disk.behind for disk in three.snapshot.InstanceDisks(three.Instance(WEB)))
+    assert _Written(mirrors) == written
 
 
 def _NeedsDecision(master: Master) -> list[bool]:
