@@ -9,6 +9,7 @@ from ganeti import errors, locking, objects, opcodes, params
 from ganeti.cmdlib.base import Feedback
 from ganeti.cmdlib.common import CheckNodeOnline, CheckViolations, InstanceInfo, ReleaseLocks
 from ganeti.cmdlib.disk import generate as diskgen
+from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.devices import (
     AssembleDisks,
     DiskNodes,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ganeti.rpc import RpcResult
 
 _MIB = 1 << 20
+# Until the two sides of a mirror that was just activated have told each other how they are.
+_SETTLE_SECONDS = 5.0
 
 
 class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
@@ -151,6 +154,17 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         wipe = self.snapshot.cluster.prealloc_wipe_disks
         if not AssembleDisks(self, instance, [disk]).all_well:
             raise errors.OpExecError(f"Cannot activate disk {self.op.disk} of instance {instance.name} to grow it")
+        self._stays_active = instance.disks_active
+        try:
+            self._GrowActive(feedback, wipe)
+        finally:
+            if not self._stays_active:
+                ShutdownDisks(self, self.current, [self.snapshot.disks[disk.uuid]])
+
+    def _GrowActive(self, feedback: Feedback, wipe: bool) -> None:
+        instance, disk = self.instance, self._disk
+        what = f"cannot have its disk {self.op.disk} grown"
+        mirrors.CheckViews(self, instance, [instance.primary_node], what, [disk], _SETTLE_SECONDS)
         feedback(f"Growing disk {self.op.disk} of instance '{instance.name}' by {self._delta} MiB to"
                  f" {disk.size + self._delta} MiB")  # fmt: skip
         old_size = self._RealSize() if wipe else disk.size
@@ -182,8 +196,6 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
             # Unless the guest sees it on another node.
             shared = self.snapshot.DiskTemplate(instance) in disk_params.With(mirror=disk_params.EXTERNAL)
             restart = " restart its node daemon, so that no delayed call wipes again, and" if shared else ""
-            if not instance.disks_active:
-                ShutdownDisks(self, instance, [disk])
             raise errors.OpExecError(
                 f"{err}. Disk {self.op.disk} of instance {name} has {disk.size} MiB now; the part after {start} MiB"
                 " was not wiped and may contain old data, and a running guest does not see it before its next start",
@@ -314,15 +326,10 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
     def _Settle(self, disk: objects.Disk) -> None:
         instance = self.current
         if self.op.wait_for_sync:
-            try:
-                if not WaitForSync(self, instance, [disk]):
-                    self.LogWarning(
-                        f"Disk {self.op.disk} is degraded; 'gnt-instance info {instance.name}' shows its state"
-                    )
-            finally:
-                if not instance.disks_active:
-                    ShutdownDisks(self, instance, [disk])
-        elif not instance.disks_active:
+            if not WaitForSync(self, instance, [disk]):
+                self.LogWarning(f"Disk {self.op.disk} is degraded; 'gnt-instance info {instance.name}' shows its state")
+        elif not self._stays_active:
+            self._stays_active = True
             self.LogWarning(
                 "The disk stays active until its copies are complete (--no-wait-for-sync)",
                 hint=f"then use 'gnt-instance deactivate-disks {instance.name}'",

@@ -223,12 +223,36 @@ def NotCounting(
     )
 
 
-def CheckViews(caller: Caller, instance: objects.Instance, nodes: Sequence[str], what: str) -> None:
-    """Raise OpExecError unless both sides of every mirror say that they are connected and complete."""
-    disks = Mirrors(caller.snapshot.InstanceDisks(instance))
+def CheckViews(
+    caller: Caller,
+    instance: objects.Instance,
+    nodes: Sequence[str],
+    what: str,
+    disks: Iterable[objects.Disk] | None = None,
+    patience: float = 0.0,
+) -> None:
+    """Raise OpExecError unless these nodes say of every mirror that both sides are connected and complete.
+
+    ``disks``: all of the instance's if None; others than mirrors are left out.  ``patience``: seconds until they have to.
+    """
+    checked = Mirrors(caller.snapshot.InstanceDisks(instance) if disks is None else disks)
+    deadline = runtime.Monotonic() + patience
+    while problems := _Shortcomings(caller, instance, checked, nodes):
+        if runtime.Monotonic() >= deadline:
+            raise errors.OpExecError(
+                f"Instance {instance.name} {what}: {', '.join(problems)}",
+                hint=f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}' and try again",
+            )
+        runtime.Sleep(_AGREE_PAUSE)
+
+
+def _Shortcomings(
+    caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk], nodes: Sequence[str]
+) -> list[str]:
+    """Return, for people, where mirrors are not connected and complete."""
+    problems: list[str] = []
     if not disks:
-        return
-    problems = []
+        return problems
     for uuid, view in Look(caller, instance, disks, nodes).items():
         name = caller.snapshot.NodeName(uuid)
         if view is None:
@@ -239,11 +263,7 @@ def CheckViews(caller: Caller, instance: objects.Instance, nodes: Sequence[str],
             for disk in disks
             if not IsComplete(view.get(disk.uuid))
         ]
-    if problems:
-        raise errors.OpExecError(
-            f"Instance {instance.name} {what}: {', '.join(problems)}",
-            hint=f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}' and try again",
-        )
+    return problems
 
 
 def CheckAgreement(

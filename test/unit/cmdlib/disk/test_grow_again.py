@@ -93,6 +93,40 @@ def test_the_repeated_command_finishes_the_growth_of_a_mirror(three: Master, how
     assert failed == ([1, 2, 3, 4, 5] if how == BEFORE else [1, 2, 3, 4])
 
 
+@pytest.mark.parametrize("running", [True, False])
+def test_a_mirror_grows_when_both_copies_are_complete(three: Master, running: bool) -> None:
+    """The primary's disk has failed, and can be read again: it is filled first, and said so before any volume is larger."""
+    mirrors = Mirrors(three)
+    three.Run(OnDisks(WEB, {"size": 1024}, disk_template="drbd", snode="node2", start=running))
+    mirrors.links.hold = True
+    if running:
+        mirrors.machines[0].Detach(0)
+    else:
+        three.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB))
+        for _, meta in mirrors.machines[0]._metas.values():
+            meta.state = "Inconsistent"
+    with pytest.raises(errors.OpExecError, match=r"disk/0 on node node1.example.org is being filled") as caught:
+        _Grow(three)
+    assert f"'gnt-instance activate-disks --wait-for-sync {WEB}'" in str(caught.value.hint)
+    assert _Volumes(three) == [1024] * 2 and _Recorded(three) == (1024, 1024)
+    assert bool(mirrors.machines[0].devices) == running
+    mirrors.links.Finish()
+    _Grow(three)
+    assert _Volumes(three) == [1152] * 2 and _Recorded(three) == (1152, 1152)
+    assert bool(mirrors.machines[0].devices) == running
+
+
+@pytest.mark.parametrize("step", [1, 3, 5])
+def test_a_stopped_instance_has_no_disks_active_after_a_growth_that_failed(three: Master, step: int) -> None:
+    mirrors = Mirrors(three)
+    three.Run(OnDisks(WEB, {"size": 1024}, disk_template="drbd", snode="node2", start=False))
+    three.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB))
+    Failing(three).Set(step, BEFORE)
+    with pytest.raises(errors.OpExecError):
+        _Grow(three)
+    assert mirrors.States() == [[], [], []]
+
+
 def test_a_side_that_was_grown_by_hand_gets_the_rest(three: Master) -> None:
     mirrors = Mirrors(three)
     three.Run(OnDisks(WEB, {"size": 1024}, disk_template="drbd", snode="node2", start=True))
