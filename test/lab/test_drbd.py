@@ -91,13 +91,26 @@ class Side(MirrorSide):
         self.Run("kill", self.writer)
         self.WaitForEnd()
 
+    def PauseWriter(self) -> None:
+        self.Run("kill", "-STOP", self.writer)
+        self._Until(f"grep -q '^State:.T' /proc/{self.writer}/status")
+        debug = "/sys/kernel/debug"
+        self.Run("sh", "-c", f"mountpoint -q {debug} || mount -t debugfs none {debug}")
+        # Requests that wait for the other side to acknowledge an epoch are listed, too.
+        self._Until(f"! grep -q 'master:' {debug}/drbd/resources/resource0/in_flight_summary")
+
+    def ContinueWriter(self) -> None:
+        self.Run("kill", "-CONT", self.writer)
+
     def KillWriter(self) -> None:
         self.Run("kill", "-9", self.writer)
 
     def WaitForEnd(self) -> None:
         # Nobody may have asked for its result.
-        ended = f"! [ -e /proc/{self.writer} ] || grep -q '^State:.Z' /proc/{self.writer}/status"
-        self.Run("sh", "-c", f"until {ended}; do sleep 0.1; done")
+        self._Until(f"! [ -e /proc/{self.writer} ] || grep -q '^State:.Z' /proc/{self.writer}/status")
+
+    def _Until(self, condition: str) -> None:
+        self.Run("sh", "-c", f"until {condition}; do sleep 0.1; done")
 
     def Acknowledged(self) -> list[str]:
         return self.machine.Run("cat", _NOTES, check=False).stdout.split()

@@ -77,6 +77,13 @@ class MirrorSide(abc.ABC):
     def StopWriter(self) -> None: ...
 
     @abc.abstractmethod
+    def PauseWriter(self) -> None:
+        """Have it begin nothing; return when all that it has written is over for the kernel, too."""
+
+    @abc.abstractmethod
+    def ContinueWriter(self) -> None: ...
+
+    @abc.abstractmethod
     def KillWriter(self) -> None:
         """Kill it without waiting for its end."""
 
@@ -441,7 +448,12 @@ def _LostAlone(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     """The disk of a side fails when it has all the newest data, and can be read again: it waits meanwhile, and goes on alone."""
     one.StartWriter()
     for lost_first in (True, False):
+        if lost_first:
+            # What was acknowledged, and is not over for the kernel, may crash it when the disk comes back (doc/design-drbd.rst).
+            one.PauseWriter()
         pair.Cut()
+        if lost_first:
+            one.ContinueWriter()
         one.Wait(frozen=True)
         two.Wait(connection="WFConnection")
         if lost_first:

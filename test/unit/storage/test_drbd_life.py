@@ -69,6 +69,12 @@ class _Side(MirrorSide):
     def StopWriter(self) -> None:
         pass
 
+    def PauseWriter(self) -> None:
+        pass
+
+    def ContinueWriter(self) -> None:
+        pass
+
     def KillWriter(self) -> None:
         pass
 
