@@ -121,6 +121,9 @@ class Switch:
                 port.sock.setblocking(False)
                 self._selector.register(port.sock, selectors.EVENT_READ, port.name)
             return
+        if fileobj is not port.sock:
+            # The machine has come back: this was seen of its socket of before, in the same look.
+            return
         try:
             assert port.sock is not None
             if events & selectors.EVENT_WRITE:
