@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
+from support.patience import Deadline
+
 from lab.cluster import GROUP, OS, LabCluster, Machines, Node
 from lab.writes import Writer
 
@@ -144,9 +146,9 @@ class Stage(Teller[LabCluster]):
 
     def CheckAgreement(self) -> None:
         """Raise AssertionError unless volumes, mirrors, ports and links of all nodes are those of the configuration."""
-        end = time.monotonic() + _AGREE_SECONDS
+        deadline = Deadline(_AGREE_SECONDS)
         while wrong := self.Disagreements():
-            assert time.monotonic() < end, "volumes, mirrors and configuration do not agree:\n" + "\n".join(wrong)
+            assert not deadline.Passed(), "volumes, mirrors and configuration do not agree:\n" + "\n".join(wrong)
             time.sleep(0.5)
         errors = self.Verify()
         assert not errors, "gnt-cluster verify reports:\n" + "\n".join(errors)

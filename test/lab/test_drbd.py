@@ -12,6 +12,7 @@ import pytest
 from support.lab import TREE
 from support.mirrorlife import MirrorPair, MirrorSide
 from support.mirrors import SECRET
+from support.patience import Deadline
 
 from lab.files import COMPILED, Compile, Fetch
 from lab.machine import Machine, MakeDisk
@@ -116,9 +117,9 @@ class Side(MirrorSide):
         return self.machine.Run("cat", _NOTES, check=False).stdout.split()
 
     def WaitForWrites(self, more_than: int) -> None:
-        end = time.monotonic() + 120
+        deadline = Deadline(self.PATIENCE)
         while len(self.Acknowledged()) <= more_than:
-            assert time.monotonic() < end, "nothing is written"
+            assert not deadline.Passed(), "nothing is written"
             time.sleep(0.2)
 
     def CheckWrites(self, acknowledged: list[str]) -> None:

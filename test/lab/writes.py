@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 
 from support.lab import TREE
+from support.patience import Deadline
 
 from lab.cluster import LabCluster, Node
 
@@ -87,9 +88,9 @@ class Writer:
 
     def WaitFor(self, more: int = 20, seconds: float = 120.0) -> None:
         """Wait until so many more writes are acknowledged."""
-        wanted, end = self.Count() + more, time.monotonic() + seconds
+        wanted, deadline = self.Count() + more, Deadline(seconds)
         while self.Count() < wanted:
-            if time.monotonic() > end:
+            if deadline.Passed():
                 said = "\n".join(f"{node.name}: {self.Errors(node)[-300:]}" for node in self._cluster.running)
                 raise AssertionError(f"{self.label}: the guest does not write\n{said}")
             time.sleep(0.1)
