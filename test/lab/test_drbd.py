@@ -74,12 +74,6 @@ class Side(MirrorSide):
     def Fills(self) -> int:
         return self.Run("dmesg").count("Resync done")
 
-    def WaitForFill(self, before: int) -> None:
-        end = time.monotonic() + self.PATIENCE
-        while self.Fills() == before:
-            assert time.monotonic() < end, "no side was filled"
-            time.sleep(0.3)
-
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def StartWriter(self) -> None:

@@ -66,10 +66,6 @@ class MirrorSide(abc.ABC):
         """Return how often the kernel noted that a side has been filled."""
 
     @abc.abstractmethod
-    def WaitForFill(self, before: int) -> None:
-        """Return when a side has been filled since ``Fills`` returned this."""
-
-    @abc.abstractmethod
     def StartWriter(self) -> None:
         """Write to the device from now on; return when something is acknowledged."""
 
@@ -101,6 +97,13 @@ class MirrorSide(abc.ABC):
         """Every write that was acknowledged is on this side's open device."""
 
     # --- what is the same for all -------------------------------------------------------------------------------------
+
+    def Now(self) -> float:
+        return time.monotonic()
+
+    def Pause(self) -> None:
+        """Let some time pass between two looks."""
+        time.sleep(0.3)
 
     def Disk(self, peer: str | None = "counts", port: int | None = 11000) -> Any:
         return MakeMirror(*self._ends, peer=peer, size=self.size, port=port).ToDict(runtime=True)
@@ -144,18 +147,30 @@ class MirrorSide(abc.ABC):
 
         return _Poll([self], wanted_now, str(wanted))[0]
 
+    def WaitForFill(self, before: int) -> None:
+        """Return when a side has been filled since ``Fills`` returned this."""
+        end = self.Now() + self.PATIENCE
+        while self.Fills() == before:
+            assert self.Now() < end, "no side was filled"
+            self.Pause()
+
+    def DetachByForce(self) -> None:
+        """Take the volumes away; the command does not wait until the kernel has let go of them."""
+        self.Run("drbdsetup", "detach", "0", "--force")
+        self.Wait(disk="Diskless")
+
 
 def _Poll(
     sides: Sequence[MirrorSide], check: Callable[[list[drbdtools.Minor]], bool], wanted: str
 ) -> list[drbdtools.Minor]:
     """Look at sides until their states are those that are wanted, and return these; a look is a command on the node."""
-    end = time.monotonic() + sides[0].PATIENCE
+    end = sides[0].Now() + sides[0].PATIENCE
     while True:
         states = [state for side in sides if (state := side.state) is not None]
         if len(states) == len(sides) and check(states):
             return states
-        assert time.monotonic() < end, f"{' and '.join(side.name for side in sides)}: {states}, not {wanted}"
-        time.sleep(0.3)
+        assert sides[0].Now() < end, f"{' and '.join(side.name for side in sides)}: {states}, not {wanted}"
+        sides[0].Pause()
 
 
 class MirrorPair(abc.ABC):
@@ -270,6 +285,8 @@ def _Growth(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
         side.size = 80
         side.Do(side.Assemble("counts"))
     one.Wait(connected=True, frozen=False, disk="UpToDate", peer_disk="UpToDate")
+    # Each side learns the other one's size before it sees the link, but at its own time.
+    two.Wait(connected=True)
     for side in (one, two):
         assert side.Do(("blockdev_getdimensions", [[side.Disk()]])) == [[80 * _MIB, None]]
     one.Wait(connected=True, peer_disk="UpToDate")
@@ -361,6 +378,7 @@ def _Served(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     lose_disk()
     one.Do(("drbd_disconnect_net", [[one.Disk("ahead")]]))
     assert one.Wait(standalone=True, frozen=True).disk == "Diskless"
+    two.Wait(connection="WFConnection")
     fill()
     # Whoever waits for it ends, although the other side stays away.
     lose_disk()
@@ -457,14 +475,14 @@ def _LostAlone(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
         one.Wait(frozen=True)
         two.Wait(connection="WFConnection")
         if lost_first:
-            one.Run("drbdsetup", "detach", "0", "--force")
+            one.DetachByForce()
         two.Do(("drbd_follow", [[two.Disk("ahead")]]))
         one.Do(("drbd_follow", [[one.Disk("behind")]]))
         if not lost_first:
             one.WaitForWrites(len(one.Acknowledged()))
             # What is under way to the only disk would fail with it, as on any other disk.
             one.StopWriter()
-            one.Run("drbdsetup", "detach", "0", "--force")
+            one.DetachByForce()
         assert one.Wait(frozen=True).disk == "Diskless"
         before = one.Acknowledged()
         one.Do(("drbd_follow", [[one.Disk("behind")]]))
@@ -493,7 +511,7 @@ def _OutdatedBesideNoDisk(pair: MirrorPair, one: MirrorSide, two: MirrorSide) ->
         side.Wait(connection="WFConnection")
     two.Do(("drbd_follow", [[two.Disk("ahead")]]))
     two.Wait(disk="Outdated")
-    one.Run("drbdsetup", "detach", "0", "--force")
+    one.DetachByForce()
     pair.Heal()
     # The kernel forgets the mark then; it is the record that keeps the side from being opened.
     two.Wait(connected=True, disk="UpToDate", peer_disk="Diskless")

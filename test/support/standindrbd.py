@@ -7,6 +7,7 @@ Requests of guests are not: ``frozen`` says whether they would wait.  A resync t
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +95,10 @@ class Links:
         self.tells_options = True
         # The machine that, when both sides refuse a link, sees only that it is lost, and goes on waiting for it.
         self.slow: StandInDrbd | None = None
+        # Seconds until that has happened which commands do not wait for: the sides agree on a size, or a disk is let go.
+        self.late = 0.0
+        # How often a side has been filled.
+        self.fills = 0
         self._cut = False
 
     def Cut(self) -> None:
@@ -115,7 +120,7 @@ class Links:
         for machine in self.machines:
             for device in machine.devices.values():
                 if device.link == "SyncTarget":
-                    _Fill(self.PeerOf(device), device)
+                    self.Fill(self.PeerOf(device), device)
         self.Publish()
 
     def PeerOf(self, device: Device) -> Device:
@@ -168,7 +173,7 @@ class Links:
             source.disk, target.disk = "UpToDate", "Inconsistent"
             source.link, target.link = "SyncSource", "SyncTarget"
             if not self.hold:
-                _Fill(source, target)
+                self.Fill(source, target)
         elif one.disk in _GOOD or two.disk in _GOOD or "Diskless" in (one.disk, two.disk):
             for device in (one, two):
                 if device.disk not in ("Diskless", "Inconsistent"):
@@ -176,6 +181,10 @@ class Links:
         for device, other in ((one, two), (two, one)):
             _Remember(device)
             device.peer_disk = other.disk
+
+    def Fill(self, source: Device, target: Device) -> None:
+        self.fills += 1
+        _Fill(source, target)
 
     def Drop(self, device: Device) -> None:
         """One end goes; the other one waits for it."""
@@ -236,6 +245,9 @@ class StandInDrbd:
         self._machine = machine
         self._links = links
         self._metas: dict[int, tuple[Any, Meta]] = {}
+        # How often a link was seen to have changed its state.
+        self.link_changes = 0
+        self._links_seen: dict[int, str] = {}
         links.machines.append(self)
         if lvm is not None:
             lvm.held = self.Holds
@@ -288,6 +300,9 @@ class StandInDrbd:
         disk.Insert(path, File(disk, 0o644, data=text.encode()), replace=True)
 
     def Publish(self) -> None:
+        seen = {minor: device.link for minor, device in self.devices.items()}
+        self.link_changes += sum(seen[minor] != link for minor, link in self._links_seen.items() if minor in seen)
+        self._links_seen = seen
         lines = [_HEAD]
         for minor in sorted(self.devices):
             device = self.devices[minor]
@@ -440,7 +455,7 @@ class StandInDrbd:
 
     def _DoDiskOptions(self, names: list[str], options: dict[str, str]) -> None:
         device = self._At(names[0])
-        if device.disk == "Diskless":
+        if device.disk in ("Diskless", "Failed"):
             raise _Refused(f"{names[0]}: Failure: (138) Device does not have a disk.")
         device.options.update(options)
 
@@ -550,6 +565,14 @@ class StandInDrbd:
             device.frozen = device.role == "Primary" and (device.frozen or device.no_data == _SUSPEND)
         device.shown = seen.now if device.role == "Primary" else 0
         self._links.Tell(device)
+        if "force" in options and self._links.late:
+            device.disk = "Failed"
+            self._Later(lambda: self._LetGo(device))
+
+    def _LetGo(self, device: Device) -> None:
+        if device.disk == "Failed":
+            device.disk = "Diskless"
+            self._links.Tell(device)
 
     def _DoOutdate(self, names: list[str], _options: dict[str, str]) -> None:
         device = self._At(names[0])
@@ -582,9 +605,39 @@ class StandInDrbd:
             raise _Refused(f"{names[0]}: Failure: (130) Resize not allowed while the peer is not connected")
         size = int(options["size"].removesuffix("m"))
         peer = self._links.PeerOf(device)
+        self._Later(lambda: self._Enlarge(device, peer, size))
+
+    def _Enlarge(self, device: Device, peer: Device, size: int) -> None:
+        """Both sides have the new size, and the new part is filled."""
+        if device.link != "Connected":
+            return
         for side in (device, peer):
             side.room = max(side.room, size)
             side.size = side.wanted = side.known.size = size
+        if "Diskless" in (device.disk, peer.disk):
+            return
+        source, target = (peer, device) if peer.role == "Primary" else (device, peer)
+        source.link, target.link, target.disk = "SyncSource", "SyncTarget", "Inconsistent"
+        self._links.Tell(target)
+        self._links.Publish()
+        if not self._links.hold:
+            self._Later(lambda: self._EndFilling(source, target))
+
+    def _EndFilling(self, source: Device, target: Device) -> None:
+        if target.link == "SyncTarget":
+            self._links.Fill(source, target)
+
+    def _Later(self, action: Callable[[], None]) -> None:
+        """Do what a command has begun, and does not wait for."""
+        if not self._links.late:
+            action()
+            return
+
+        def act() -> None:
+            action()
+            self._links.Publish()
+
+        self._machine.world.Schedule(self._links.late, act)
 
     def _DoDown(self, names: list[str], _options: dict[str, str]) -> None:
         device = next((found for found in self.devices.values() if found.resource == names[0]), None)

@@ -14,14 +14,21 @@ from ganeti import backend, errors, runtime
 
 
 class _Side(MirrorSide):
-    """A simulated machine, on which all happens at once; writes are counted as long as the device could take them."""
+    """A simulated machine and its time; writes are counted as long as the device could take them."""
 
-    PATIENCE = 0.0
+    PATIENCE = 10.0
 
-    def __init__(self, played: mirrorpair.Side, name: str):
+    def __init__(self, played: mirrorpair.Side, name: str, links: Links):
         super().__init__(name, played.ends)
+        self._links = links
         self.played = played
         self._told = 0
+
+    def Now(self) -> float:
+        return self.played.machine.world.now
+
+    def Pause(self) -> None:
+        self.played.machine.Call(runtime.Sleep, 0.3)
 
     def Ask(self, *calls: tuple[str, Any]) -> list[list[Any]]:
         answers: list[list[Any]] = []
@@ -55,13 +62,10 @@ class _Side(MirrorSide):
         pass
 
     def LinkChanges(self) -> int:
-        return 0
+        return self.played.drbd.link_changes
 
     def Fills(self) -> int:
-        return 0
-
-    def WaitForFill(self, before: int) -> None:
-        pass
+        return self._links.fills
 
     def StartWriter(self) -> None:
         self.WaitForWrites(0)
@@ -94,14 +98,22 @@ class _Side(MirrorSide):
         assert self.played.device.role == "Primary"
 
 
-class _Pair(MirrorPair):
-    """``slow``: the side that, when both refuse a link, sees only that it is lost."""
+def _Tick() -> None:
+    """Have time pass in small steps: what ends a call would let it jump to whatever comes next."""
+    while True:
+        runtime.Sleep(0.01)
 
-    def __init__(self, slow: int | None):
+
+class _Pair(MirrorPair):
+    """``slow``: the side that, when both refuse a link, sees only that it is lost; ``late``: see ``Links``."""
+
+    def __init__(self, world: World, slow: int | None, late: float):
         self._links = Links()
-        world = World(1)
-        super().__init__(*(_Side(mirrorpair.Side(world, number, self._links), f"node{number}") for number in (1, 2)))
+        sides = (mirrorpair.Side(world, number, self._links) for number in (1, 2))
+        super().__init__(*(_Side(side, f"node{number}", self._links) for number, side in enumerate(sides, 1)))
         self._links.slow = None if slow is None else self._links.machines[slow]
+        self._links.late = late
+        self.one.played.machine.StartProcess(_Tick, "clock")
 
     def Cut(self) -> None:
         self._links.Cut()
@@ -127,6 +139,7 @@ class _Pair(MirrorPair):
         assert done == [side.name for side, _ in others]
 
 
-@pytest.mark.parametrize("slow", [None, 0, 1])
-def test_life_of_a_mirror(slow: int | None) -> None:
-    _Pair(slow).Live()
+@pytest.mark.parametrize(("slow", "late"), [(None, 0.0), (0, 0.0), (1, 0.0), (None, 0.5)])
+def test_life_of_a_mirror(slow: int | None, late: float) -> None:
+    with World(1) as world:
+        _Pair(world, slow, late).Live()
