@@ -129,6 +129,11 @@ class Links:
         assert peer is not None
         return peer[1]
 
+    def AreLinked(self, one: Device, two: Device) -> bool:
+        """Return whether these are still the ends of a link that is up; a machine that was off has others."""
+        found = self._Other(one)
+        return found is not None and found[1] is two and "WFConnection" not in (one.link, two.link)
+
     def _Other(self, device: Device) -> tuple[StandInDrbd, Device] | None:
         for machine in self.machines:
             for other in machine.devices.values():
@@ -609,7 +614,7 @@ class StandInDrbd:
 
     def _Enlarge(self, device: Device, peer: Device, size: int) -> None:
         """Both sides have the new size, and the new part is filled."""
-        if device.link != "Connected":
+        if device.link != "Connected" or not self._links.AreLinked(device, peer):
             return
         for side in (device, peer):
             side.room = max(side.room, size)
@@ -624,7 +629,7 @@ class StandInDrbd:
             self._Later(lambda: self._EndFilling(source, target))
 
     def _EndFilling(self, source: Device, target: Device) -> None:
-        if target.link == "SyncTarget":
+        if target.link == "SyncTarget" and self._links.AreLinked(source, target):
             self._links.Fill(source, target)
 
     def _Later(self, action: Callable[[], None]) -> None:

@@ -219,14 +219,8 @@ class Drbd(Mirror):
         self._CheckGrowth(amount)
         if backing_store or dry_run:
             return
-        minor, size = self._Minor(), self.disk.size + amount
         with self.Obeying():
-            # For a call of an earlier growth that comes late the kernel would make the device smaller.
-            if drbdtools.DeviceBytes(minor) < size * BLOCK_BYTES:
-                drbdtools.Act(
-                    drbdtools.Syntax().Resize(minor, size),
-                    f"{self}: cannot be grown to {size} MiB; both nodes must be connected and their volumes large enough",
-                )
+            drbdtools.Enlarge(self._Minor(), self.disk.size + amount, str(self))
         self.Attach()
 
     def SetInfo(self, text: str) -> None:

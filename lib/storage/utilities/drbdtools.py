@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from ganeti import errors, runtime
-from ganeti.storage import decisions, looks
-from ganeti.storage.base import MirrorState
+from ganeti.storage import decisions, looks, waiting
+from ganeti.storage.base import BLOCK_BYTES, MirrorState
 
 PROC_FILE = "/proc/drbd"
 HELPER_FILE = "/sys/module/drbd/parameters/usermode_helper"
@@ -24,6 +24,8 @@ MAJOR = 147
 HIGHEST_MINOR, MOST_COUNT = (1 << 20) - 1, 255
 
 _SECONDS = 60.0
+# Until both sides have agreed on a new size.
+_AGREE_SECONDS = 30.0
 # A thousand minors fill a part of it.
 _PROC_LIMIT = 1 << 20
 # Every file in /sys claims to have a page.
@@ -662,6 +664,21 @@ def DeviceBytes(minor: int) -> int:
         return int(runtime.ReadText(path, _SYS_LIMIT)) * _SECTOR
     except (OSError, ValueError) as err:
         raise errors.BlockDeviceError(f"{_Dev(minor)}: its size cannot be read from {path}: {err}") from err
+
+
+def Enlarge(minor: int, size: int, name: str) -> None:
+    """Make a device as large as this, in MiB, and return when it is: both sides agree on that after the command has ended."""
+
+    def is_large() -> bool:
+        return DeviceBytes(minor) >= size * BLOCK_BYTES
+
+    if is_large():
+        # For a call of an earlier growth that comes late the kernel would make the device smaller.
+        return
+    needed = "both nodes must be connected and their volumes large enough"
+    Act(Syntax().Resize(minor, size), f"{name}: cannot be grown to {size} MiB; {needed}")
+    if not waiting.Until(is_large, _AGREE_SECONDS):
+        raise errors.BlockDeviceError(f"{name}: has not grown to {size} MiB within {_AGREE_SECONDS:g} s; {needed}")
 
 
 def SizeOf(minor: int) -> int | None:

@@ -388,6 +388,24 @@ def test_a_split_brain_is_solved_by_the_record_only(mirror: Pair) -> None:
     assert one.device.known.now == two.device.known.now
 
 
+def test_a_growth_ends_when_both_sides_have_agreed_on_it(mirror: Pair) -> None:
+    """The program does not wait for that; a hypervisor that is told too early refuses the new size."""
+    one = mirror.one
+    mirror.links.late = 1.0
+    for side in (one, mirror.two):
+        side.Do("blockdev_grow", side.Disk(), 16, False, True, False)
+
+    def grow_and_look() -> int:
+        backend.Handlers()["blockdev_grow"](one.Disk().ToDict(runtime=True), 16, False, False, False)
+        return drbdtools.DeviceBytes(0)
+
+    assert one.machine.Call(grow_and_look) == 80 * MIB
+    for side in (one, mirror.two):
+        side.Do("blockdev_grow", side.Disk(size=80), 16, False, True, False)
+    mirror.links.late = 100.0
+    one.Fail("has not grown to 96 MiB within 30 s", "blockdev_grow", one.Disk(size=80), 16, False, False, False)
+
+
 def test_local_storage_is_exchanged(mirror: Pair) -> None:
     one = mirror.one
     disk = one.Disk()
