@@ -10,6 +10,7 @@ from typing import Any
 from ganeti import hypervisor, objects, runtime
 from ganeti.hypervisor import base
 from ganeti.hypervisor.kvm import layout
+from ganeti.params import runstate
 from support import allocator, lab
 from support.nodes import MakeNodes, Node
 from support.virtual import MakeDisk, MakeInstance
@@ -62,6 +63,14 @@ class Rig:
                 return progress.status
             runtime.Sleep(0.1)
         return "never ended"
+
+    def WaitSent(self) -> None:
+        """On the source: until the guest is an old copy, which QEMU may say a moment after the migration is completed."""
+        for _ in range(600):
+            if self.driver.Look(self.instance.name).state == runstate.SENT:
+                return
+            runtime.Sleep(0.05)
+        raise AssertionError("the guest is still being sent")
 
     def End(self) -> None:
         for node in (self.first, self.second):

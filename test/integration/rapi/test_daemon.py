@@ -17,7 +17,7 @@ import pytest
 from support import allocator
 from support.rapi import WRITER, Basic
 from support.rapiserver import ReadAnswer
-from support.realcluster import RAPI_USERS, FollowJob, RealCluster, RealNode, WaitUntil
+from support.realcluster import RAPI_USERS, FollowJob, RealCluster, RealNode, WaitGone, WaitUntil
 
 from ganeti import constants, x509
 
@@ -372,7 +372,8 @@ def test_secrets_stay_where_they_are(node):
 def test_it_ends_when_told_and_can_start_again(node):
     with Connect(node) as idle:
         pid = node.Signal(RAPI, signal.SIGTERM)
-        node.Stop(RAPI, 20)
+        # Its file, by which others find it, is gone a moment before.
+        WaitGone(pid)
         assert idle.recv(10) == b""
     node.StartRapi()
     assert node.Pid(RAPI) not in (0, pid)
