@@ -70,6 +70,8 @@ class Device:
     shown: int = 0
     # Requests of its user that are under way.
     pending: int = 0
+    # Until when the other side takes it for open.
+    seems_open: float = 0.0
 
     @property
     def freezes(self) -> bool:
@@ -95,7 +97,8 @@ class Links:
         self.tells_options = True
         # The machine that, when both sides refuse a link, sees only that it is lost, and goes on waiting for it.
         self.slow: StandInDrbd | None = None
-        # Seconds until that has happened which commands do not wait for: the sides agree on a size, or a disk is let go.
+        # Seconds until that has happened which commands do not wait for: the sides agree on a size, a disk is let go, the other
+        # side hears that a device was closed.
         self.late = 0.0
         # How often a side has been filled.
         self.fills = 0
@@ -209,7 +212,10 @@ class Links:
 
     def RoleOfPeer(self, device: Device) -> str:
         found = self._Other(device)
-        return found[1].role if found and device.link not in ("StandAlone", "WFConnection") else "Unknown"
+        if not found or device.link in ("StandAlone", "WFConnection"):
+            return "Unknown"
+        machine, peer = found
+        return "Primary" if machine.now < peer.seems_open else peer.role
 
 
 def _Compare(one: Device, two: Device) -> int | None:
@@ -264,6 +270,10 @@ class StandInDrbd:
         self.hides_sizes = False
         self.Publish()
 
+    @property
+    def now(self) -> float:
+        return float(self._machine.world.now)
+
     def Count(self, command: str) -> int:
         return sum(argv[1] == command for argv in self.runs)
 
@@ -279,6 +289,13 @@ class StandInDrbd:
         """The disk below a device fails, and is let go."""
         self._DoDetach([str(minor)], {"force": ""})
         self._links.Publish()
+
+    def SeemOpen(self, minor: int, seconds: float) -> None:
+        """For a while the other side takes a device for open, whatever it is."""
+        if seconds:
+            self.devices[minor].seems_open = self.now + seconds
+            self._machine.world.Schedule(seconds, self._links.Publish)
+            self._links.Publish()
 
     def DropLink(self, minor: int) -> None:
         """An administrator drops a link by hand: both sides agree on what that means."""
@@ -553,6 +570,8 @@ class StandInDrbd:
         device = self._At(names[0])
         if device.held_open:
             raise _Refused(f"{names[0]}: State change failed: (-12) Device is held open by someone", 11)
+        if device.role == "Primary":
+            self.SeemOpen(device.minor, self._links.late)
         device.role = "Secondary"
         device.frozen = False
 

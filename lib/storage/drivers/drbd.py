@@ -23,7 +23,7 @@ _DISCONNECT_SECONDS = 60.0
 _DETACH_SECONDS = 20.0
 # Until an open side without a disk is connected with the one that served it, if that is there.
 _REJOIN_SECONDS = 15.0
-# Until both sides have told each other how their disks are, after the handshake.
+# Until both sides have told each other how their disks are, after the handshake, and that one is closed.
 _SETTLE_SECONDS = 3.0
 # For processes that were killed: what they wrote last may be on its way to a slow disk, or to the other node.
 _END_SECONDS = 60.0
@@ -121,9 +121,10 @@ class Drbd(Mirror):
 
     def Open(self, force: bool = False, exclusive: bool = True) -> None:
         self._Path()
-        if exclusive and self.Peer() == constants.PEER_BEHIND:
+        if exclusive:
             # A node that died a moment ago still looks alive until the link's own time limit is over.
-            waiting.Until(lambda: self._Fresh().peer_role != drbdtools.PRIMARY, _HANDSHAKE_SECONDS)
+            died = self.Peer() == constants.PEER_BEHIND
+            self._WaitUntilClosedThere(_HANDSHAKE_SECONDS if died else _SETTLE_SECONDS)
         drbdtools.Refresh()
         self._CheckLink()
         self._CheckClosedThere(exclusive)
@@ -138,6 +139,10 @@ class Drbd(Mirror):
         with self.Obeying():
             self._CheckClosedThere(exclusive)
             self._OpenNow(force)
+
+    def _WaitUntilClosedThere(self, seconds: float) -> None:
+        """Return when the other side is closed, which is known here a moment later, or the time is over."""
+        waiting.Until(lambda: self._Fresh().peer_role != drbdtools.PRIMARY, seconds)
 
     def _CheckLink(self) -> None:
         away = self._ForeignLink()
@@ -299,7 +304,7 @@ class Drbd(Mirror):
     def _FollowNow(self) -> None:
         config, policy = self._Config(), self._Policy()
         now = (config.fencing if config is not None else None) or drbdtools.GO_ALONE
-        if policy is not None and policy != now and not self._Known().diskless:
+        if policy is not None and policy != now and self._Known().has_disk:
             self._SetOptions(drbdtools.Syntax().Fencing(policy))
         self._Obey()
         self._SetNoDataPolicy()
@@ -384,9 +389,9 @@ class Drbd(Mirror):
                 )
             state = self._Fresh()
         too_old = False
-        if not state.diskless:
+        if state.has_disk:
             self._SetOptions(self._ResyncOptions() + self._FencingOptions())
-        elif self._UsableChildren() is not None:
+        elif state.diskless and self._UsableChildren() is not None:
             try:
                 too_old = not self._AttachUnlessOld()
             except errors.BlockDeviceError:
@@ -513,6 +518,8 @@ class Drbd(Mirror):
         """Change on the link whether both sides may be open; return whether there is a link."""
         if self._Fresh().standalone:
             return False
+        if self._Known().primary and not two_primaries:
+            self._WaitUntilClosedThere(_SETTLE_SECONDS)
         if drbdtools.Syntax().CHANGES_LINK:
             try:
                 argv = drbdtools.Syntax().Permit(self._Link(two_primaries))

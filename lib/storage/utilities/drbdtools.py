@@ -37,6 +37,8 @@ STATES_LOOK, CONFIGS_LOOK = "/proc/drbd", "drbdsetup show"
 UNCONFIGURED, STANDALONE, WAITING, CONNECTED = "Unconfigured", "StandAlone", "WFConnection", "Connected"
 PRIMARY, SECONDARY = "Primary", "Secondary"
 DISKLESS, INCONSISTENT, OUTDATED = "Diskless", "Inconsistent", "Outdated"
+# The kernel lets go of the disk as soon as all has ended that is under way to it.
+FAILED = "Failed"
 # Attached on a link, and not compared with the other side yet; some never are.
 NEGOTIATING = "Negotiating"
 CONSISTENT, UPTODATE = "Consistent", "UpToDate"
@@ -118,6 +120,10 @@ class Minor:
     @property
     def diskless(self) -> bool:
         return self.disk == DISKLESS
+
+    @property
+    def has_disk(self) -> bool:
+        return self.disk not in (DISKLESS, FAILED)
 
     @property
     def primary(self) -> bool:
