@@ -152,19 +152,28 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
     def Exec(self, feedback: Feedback) -> None:
         instance, disk = self.instance, self._disk
         wipe = self.snapshot.cluster.prealloc_wipe_disks
-        if not AssembleDisks(self, instance, [disk]).all_well:
-            raise errors.OpExecError(f"Cannot activate disk {self.op.disk} of instance {instance.name} to grow it")
         self._stays_active = instance.disks_active
         try:
+            if not AssembleDisks(self, instance, [disk]).all_well:
+                raise errors.OpExecError(f"Cannot activate disk {self.op.disk} of instance {instance.name} to grow it")
+            self._CheckWhole()
             self._GrowActive(feedback, wipe)
         finally:
             if not self._stays_active:
                 ShutdownDisks(self, self.current, [self.snapshot.disks[disk.uuid]])
 
+    def _CheckWhole(self) -> None:
+        """Raise OpExecError unless both copies of a mirror are complete: DRBD makes none larger before."""
+        what, nodes = f"cannot have its disk {self.op.disk} grown", [self.instance.primary_node]
+        try:
+            mirrors.CheckViews(self, self.instance, nodes, what, [self._disk], _SETTLE_SECONDS)
+        except errors.OpExecError:
+            # Or nothing would go on filling it.
+            self._stays_active = True
+            raise
+
     def _GrowActive(self, feedback: Feedback, wipe: bool) -> None:
         instance, disk = self.instance, self._disk
-        what = f"cannot have its disk {self.op.disk} grown"
-        mirrors.CheckViews(self, instance, [instance.primary_node], what, [disk], _SETTLE_SECONDS)
         feedback(f"Growing disk {self.op.disk} of instance '{instance.name}' by {self._delta} MiB to"
                  f" {disk.size + self._delta} MiB")  # fmt: skip
         old_size = self._RealSize() if wipe else disk.size

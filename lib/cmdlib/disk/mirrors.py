@@ -20,8 +20,8 @@ Caller = LogicalUnit | Tasklet
 HERE, THERE = "here", "there"
 # Seconds between looks at two sides that change at the moment.
 _AGREE_PAUSE = 2.0
-# What DRBD calls data that it knows to be older than the other side's.
-OUTDATED = "Outdated"
+# What DRBD calls data that it knows to be older than the other side's, or to be of two times.
+OUTDATED, INCONSISTENT = "Outdated", "Inconsistent"
 
 # What a node says of the mirrors asked for: by the disk's uuid; None without an answer.
 View = dict[str, dict[str, Any]]
@@ -117,12 +117,17 @@ def IsAlone(state: dict[str, Any] | None) -> bool:
 
 def RefusesWithData(state: dict[str, Any] | None) -> bool:
     """Return whether a side has data of its own that may count, and refuses to connect."""
-    return state is not None and bool(state["standalone"]) and MayCount(state)
+    return (
+        state is not None
+        and bool(state["standalone"])
+        and not state.get("incomplete")
+        and state.get("disk") != OUTDATED
+    )
 
 
-def MayCount(state: Mapping[str, Any]) -> bool:
-    """Return whether a side has data that is neither incomplete nor known to be outdated."""
-    return not state.get("incomplete") and state.get("disk") != OUTDATED
+def IsOlder(state: Mapping[str, Any] | None) -> bool:
+    """Return whether a side has data, and knows that it lacks some of the other side's."""
+    return state is not None and state.get("disk") in (OUTDATED, INCONSISTENT)
 
 
 def LacksData(state: Mapping[str, Any] | None) -> bool:
@@ -241,7 +246,8 @@ def CheckViews(
         if runtime.Monotonic() >= deadline:
             raise errors.OpExecError(
                 f"Instance {instance.name} {what}: {', '.join(problems)}",
-                hint=f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}' and try again",
+                hint=f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}', or, if a disk has failed,"
+                f" 'gnt-instance replace-disks --auto {instance.name}', and try again",
             )
         runtime.Sleep(_AGREE_PAUSE)
 

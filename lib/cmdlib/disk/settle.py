@@ -38,6 +38,10 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         view = self._View()
         self._elsewhere = self._OnlyElsewhere(view)
         lone = [disk for disk in self._disks if self._IsLone(disk, view.get(disk.uuid))]
+        if lone:
+            # At once: a guest waits for it.
+            self._CheckObeys(lone)
+            self._GoOnAlone(lone, "lost the connection to {other} and is frozen")
         # What the open side says is true of the writes, whatever was recorded before.
         counting = [disk for disk in self._disks if not mirrors.Names(disk, self._Other(disk))]
         alone = [disk for disk in counting if self._IsAlone(disk, view.get(disk.uuid))]
@@ -48,9 +52,6 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
             if not mirrors.Names(disk, self._primary) and mirrors.IsServed(view.get(disk.uuid))
         ]
         healed = [disk for disk in self._disks if disk.behind and mirrors.IsComplete(view.get(disk.uuid))]
-        if lone:
-            self._CheckObeys(lone)
-            self._GoOnAlone(lone, "lost the connection to {other} and is frozen")
         if alone:
             self._GoOnAlone(alone, "has been written without its other side since the connection to {other} was lost")
         if short:
@@ -105,13 +106,12 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
     def _MayHaveBeenWrittenThere(self, disk: objects.Disk, refused: bool) -> bool:
         """Return whether one of the sides refuses to connect, and the other node's has data; a device of others there has none.
 
-        ``refused``: the open side does.  What that knows of the other one may be older than what somebody did there by hand:
-        then the other node has to say that its data does not count.
+        ``refused``: the open side does.  Somebody may have used the other one by hand since the two were connected: then that
+        one has to say itself that its data is older.
         """
         other = self._Other(disk)
         if refused:
-            state = (self._LookAt(other) or {}).get(disk.uuid)
-            return state is None or mirrors.MayCount(state)
+            return self._Glance(other) is None or not mirrors.IsOlder((self._LookAt(other) or {}).get(disk.uuid))
         if not mirrors.RefusesWithData((self._Glance(other) or {}).get(disk.uuid)):
             return False
         view = self._LookAt(other)
@@ -164,9 +164,12 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         if state is None or not mirrors.IsAlone(state):
             return False
         if self._MayHaveBeenWrittenThere(disk, refused=state["standalone"]):
+            other = self._Name(self._Other(disk))
             self.LogWarning(
-                f"{disk.iv_name} does not connect to {self._Name(self._Other(disk))}, where it may have been written, too",
-                hint=Choice(self, self.instance),
+                f"{disk.iv_name} does not connect to {other}, where it may have been written, too",
+                hint=Choice(self, self.instance)
+                if self._Glance(self._Other(disk)) is not None
+                else f"if node {other} does not come back, use 'gnt-instance activate-disks --behind {other} {self.instance.name}'",
             )
             self._stuck.append(f"{disk.iv_name} has two sides that may both have been written")
             return False

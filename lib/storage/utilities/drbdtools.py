@@ -673,18 +673,27 @@ def DeviceBytes(minor: int) -> int:
 
 
 def Enlarge(minor: int, size: int, name: str) -> None:
-    """Make a device as large as this, in MiB, and return when it is: both sides agree on that after the command has ended."""
+    """Make a device as large as this, in MiB, and return when it is: both sides agree on that after the command has ended.
+
+    If the link is lost meanwhile, its user waits until it has been decided who counts, and that waits for this.
+    """
 
     def is_large() -> bool:
         return DeviceBytes(minor) >= size * BLOCK_BYTES
+
+    def is_over() -> bool:
+        Refresh()
+        state = Minors().get(minor)
+        return is_large() or state is None or not state.agreed
 
     if is_large():
         # For a call of an earlier growth that comes late the kernel would make the device smaller.
         return
     needed = "both nodes must be connected and their volumes large enough"
     Act(Syntax().Resize(minor, size), f"{name}: cannot be grown to {size} MiB; {needed}")
-    if not waiting.Until(is_large, _AGREE_SECONDS):
-        raise errors.BlockDeviceError(f"{name}: has not grown to {size} MiB within {_AGREE_SECONDS:g} s; {needed}")
+    waiting.Until(is_over, _AGREE_SECONDS)
+    if not is_large():
+        raise errors.BlockDeviceError(f"{name}: has not grown to {size} MiB; {needed}")
 
 
 def SizeOf(minor: int) -> int | None:

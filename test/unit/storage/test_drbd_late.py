@@ -31,7 +31,27 @@ def test_a_growth_ends_when_both_sides_have_agreed_on_it(mirror: Pair) -> None:
     for side in (one, mirror.two):
         side.Do("blockdev_grow", side.Disk(size=80), 16, False, True, False)
     mirror.links.late = 100.0
-    one.Fail("has not grown to 96 MiB within 30 s", "blockdev_grow", one.Disk(size=80), 16, False, False, False)
+    one.Fail(
+        "has not grown to 96 MiB; both nodes must be connected",
+        "blockdev_grow",
+        one.Disk(size=80),
+        16,
+        False,
+        False,
+        False,
+    )
+
+
+def test_a_growth_ends_as_soon_as_the_link_is_lost(mirror: Pair) -> None:
+    """The guest waits then, and so does whatever lets it go on, for the job that grows the disk."""
+    one = mirror.one
+    mirror.links.late = 2.0
+    for side in (one, mirror.two):
+        side.Do("blockdev_grow", side.Disk(), 16, False, True, False)
+    one.machine.world.Schedule(1.0, mirror.links.Cut)
+    began = one.machine.world.now
+    one.Fail("has not grown to 80 MiB", "blockdev_grow", one.Disk(), 16, False, False, False)
+    assert one.device.frozen and one.machine.world.now - began < 5.0
 
 
 @pytest.mark.parametrize("way", ["open", "migrate"])

@@ -109,11 +109,23 @@ def test_a_mirror_grows_when_both_copies_are_complete(three: Master, running: bo
         _Grow(three)
     assert f"'gnt-instance activate-disks --wait-for-sync {WEB}'" in str(caught.value.hint)
     assert _Volumes(three) == [1024] * 2 and _Recorded(three) == (1024, 1024)
-    assert bool(mirrors.machines[0].devices) == running
+    assert mirrors.States()[0] == [("SyncTarget", "Primary", "Inconsistent")], "that goes on"
     mirrors.links.Finish()
+    if not running:
+        three.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB))
     _Grow(three)
     assert _Volumes(three) == [1152] * 2 and _Recorded(three) == (1152, 1152)
     assert bool(mirrors.machines[0].devices) == running
+
+
+def test_a_stopped_instance_whose_sides_do_not_connect_has_no_disks_active_afterwards(three: Master) -> None:
+    mirrors = Mirrors(three)
+    three.Run(OnDisks(WEB, {"size": 1024}, disk_template="drbd", snode="node2", start=False))
+    three.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB))
+    mirrors.links.Cut()
+    with pytest.raises(errors.OpExecError, match="Cannot activate disk 0"):
+        _Grow(three)
+    assert mirrors.States() == [[], [], []] and _Volumes(three) == [1024, 1024]
 
 
 @pytest.mark.parametrize("step", [1, 3, 5])

@@ -10,7 +10,7 @@ from support.creation import OnDisks
 from support.master import Master
 from unit.cmdlib.instance.test_mirrors import PRIMARY, WEB, Mirrors, _Add, _Empty
 
-from ganeti import errors, opcodes
+from ganeti import errors, opcodes, runtime
 from ganeti.cmdlib.disk import mirrors as both
 from ganeti.server.mirrorkeeper import NeedsDecision
 
@@ -160,18 +160,18 @@ def test_a_link_that_was_dropped_by_hand_leaves_a_record(three: Master) -> None:
     assert mirrors.States()[0] == [PRIMARY] * 2 and _Written(mirrors)[1] == written[0]
 
 
-@pytest.mark.parametrize("silent", [False, True])
+@pytest.mark.parametrize("there", ["UpToDate", "Diskless", "Attaching", "silent"])
 def test_a_link_that_was_dropped_by_hand_is_not_decided_if_the_other_side_may_have_been_used(
-    three: Master, silent: bool
+    three: Master, there: str
 ) -> None:
     """The primary's kernel goes on saying that the other side is outdated."""
     mirrors = Mirrors(three)
     _DropLinks(three, mirrors)
     for device in mirrors.machines[1].devices.values():
-        device.disk = "UpToDate"
         mirrors.machines[1]._GoAlone(device)
+        device.disk = "UpToDate" if there == "silent" else there
     mirrors.links.Publish()
-    if silent:
+    if there == "silent":
         three[1].Stop()
     written = _Written(mirrors)
     assert all(_NeedsDecision(three))
@@ -180,6 +180,27 @@ def test_a_link_that_was_dropped_by_hand_is_not_decided_if_the_other_side_may_ha
     assert any("activate-disks --behind node2.example.org" in text for text in three.last.messages)
     assert not any(disk.behind for disk in three.snapshot.InstanceDisks(three.Instance(WEB)))
     assert _Written(mirrors) == written
+
+
+def test_a_frozen_disk_does_not_wait_for_what_another_one_of_the_guest_needs(three: Master) -> None:
+    """The link of one was dropped by hand, that of the other one was lost since; their other node hangs."""
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    first, second = mirrors.machines[0].devices
+    mirrors.machines[0].DropLink(first)
+    mirrors.links.Cut()
+    three[1].before = lambda name, args: runtime.Sleep(100000) if name.startswith("drbd_") else None
+    began, released = runtime.Monotonic(), []
+
+    def look(name: str, args: Any) -> None:
+        if name == "drbd_follow":
+            released.append(runtime.Monotonic() - began)
+
+    three[0].before = look
+    with pytest.raises(errors.OpExecError, match="disk/0 has two sides that may both have been written"):
+        three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert not mirrors.machines[0].devices[second].frozen
+    assert max(released) < 10 and runtime.Monotonic() - began < 20
 
 
 def _NeedsDecision(master: Master) -> list[bool]:
