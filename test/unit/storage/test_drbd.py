@@ -388,6 +388,19 @@ def test_a_split_brain_is_solved_by_the_record_only(mirror: Pair) -> None:
     assert one.device.known.now == two.device.known.now
 
 
+def test_an_open_side_that_gives_way_keeps_its_link(mirror: Pair) -> None:
+    """The kernel takes ``--discard-my-data`` from no open side: a link that was dropped could not be made anew."""
+    one, two = mirror.one, mirror.two
+    mirror.links.Cut()
+    one.drbd.runs.clear()
+    one.Assemble(one.Disk("ahead"))
+    assert one.State() == ("WFConnection", "Primary", "UpToDate", True)
+    assert not one.drbd.Count("disconnect") and not one.drbd.Count("connect")
+    two.drbd.runs.clear()
+    two.Assemble(two.Disk("ahead"))
+    assert two.drbd.Count("disconnect") == two.drbd.Count("connect") == 1 and two.device.discard
+
+
 def test_local_storage_is_exchanged(mirror: Pair) -> None:
     one = mirror.one
     disk = one.Disk()
