@@ -128,6 +128,32 @@ def test_a_stopped_instance_whose_sides_do_not_connect_has_no_disks_active_after
     assert mirrors.States() == [[], [], []] and _Volumes(three) == [1024, 1024]
 
 
+def test_a_mirror_grows_although_its_sides_need_a_moment_to_tell_each_other_how_they_are(three: Master) -> None:
+    Mirrors(three)
+    three.Run(OnDisks(WEB, {"size": 1024}, disk_template="drbd", snode="node2", start=True))
+    looks: list[Any] = []
+
+    def at_first(view: Any) -> Any:
+        looks.append(view)
+        return {uuid: {**state, "peer_uptodate": len(looks) > 2} for uuid, state in view.items()}
+
+    three[0].edits["drbd_views"] = at_first
+    _Grow(three)
+    assert len(looks) == 3 + 1 and _Recorded(three) == (1152, 1152)
+
+
+@pytest.mark.parametrize("grown", [0, 1])
+def test_only_the_copies_of_the_disk_that_grows_have_to_be_complete(three: Master, grown: int) -> None:
+    mirrors = Mirrors(three)
+    disks = [{"size": 1024}] * 2
+    three.Run(OnDisks(WEB, *disks, disk_template="drbd", snode="node2", start=True))
+    mirrors.links.hold = True
+    mirrors.machines[1].Detach(list(mirrors.machines[1].devices)[1 - grown])
+    three.Run(opcodes.OpInstanceGrowDisk(instance_name=WEB, disk=grown, amount=128, wait_for_sync=False))
+    sizes = [disk.size for disk in three.snapshot.InstanceDisks(three.Instance(WEB))]
+    assert sizes[grown] == 1152 and sizes[1 - grown] == 1024
+
+
 @pytest.mark.parametrize("step", [1, 3, 5])
 def test_a_stopped_instance_has_no_disks_active_after_a_growth_that_failed(three: Master, step: int) -> None:
     mirrors = Mirrors(three)

@@ -203,6 +203,61 @@ def test_a_frozen_disk_does_not_wait_for_what_another_one_of_the_guest_needs(thr
     assert max(released) < 10 and runtime.Monotonic() - began < 20
 
 
+@pytest.mark.parametrize("link", ["SyncTarget", "WFConnection", "StandAlone"])
+def test_an_open_side_without_complete_data_is_not_alone(three: Master, link: str) -> None:
+    """The other one, whose data is complete, is not recorded as behind, whatever has become of the link."""
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    for machine, disk, peer_disk in zip(
+        mirrors.machines, ("Inconsistent", "UpToDate"), ("Outdated", "DUnknown"), strict=False
+    ):
+        for device in machine.devices.values():
+            device.link, device.disk, device.peer_disk = link, disk, peer_disk
+    mirrors.links.Publish()
+    _CheckNothingToDecide(three)
+
+
+def test_a_closed_side_is_not_alone(three: Master) -> None:
+    """Nothing is written there; the other one may be used at any time."""
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    mirrors.links.Cut()
+    for device in mirrors.machines[0].devices.values():
+        device.role, device.frozen = "Secondary", False
+    mirrors.links.Publish()
+    _CheckNothingToDecide(three)
+
+
+def test_a_side_that_fills_the_other_one_is_not_alone(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    for device in mirrors.machines[0].devices.values():
+        device.link, device.peer_disk = "SyncSource", "Inconsistent"
+    for device in mirrors.machines[1].devices.values():
+        device.link, device.disk = "SyncTarget", "Inconsistent"
+    mirrors.links.Publish()
+    _CheckNothingToDecide(three)
+
+
+def test_a_node_of_an_earlier_release_does_not_know_that_the_other_side_is_older(three: Master) -> None:
+    def without(payload: Any) -> Any:
+        for state in payload.values():
+            del state["peer_older"]
+        return payload
+
+    mirrors = Mirrors(three)
+    three[0].edits.update(drbd_states=without, drbd_views=without)
+    _DropLinks(three, mirrors)
+    _CheckNothingToDecide(three)
+
+
+def _CheckNothingToDecide(master: Master) -> None:
+    """The keeper sees nothing to do, and a job that comes nevertheless records nothing."""
+    assert not any(_NeedsDecision(master))
+    master.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert not any(disk.behind for disk in master.snapshot.InstanceDisks(master.Instance(WEB)))
+
+
 def _NeedsDecision(master: Master) -> list[bool]:
     node, disks = master.nodes[0], master.snapshot.InstanceDisks(master.Instance(WEB))
     view = both.Pick(disks, node, master.rpc.call_drbd_states([node])[node].payload)
