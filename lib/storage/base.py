@@ -354,7 +354,7 @@ class MirrorState:
     incomplete: bool = False
     # The other side is connected, and open there.
     peer_primary: bool = False
-    # The other side is, or was when the link was lost, known to lack some of the data.
+    # The other side is known to lack some of the data, or was when the link was lost.
     peer_older: bool = False
     # The state of the local disk in the words of the program; None where it is not known.
     disk: str | None = None

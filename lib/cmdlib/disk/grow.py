@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors, locking, objects, opcodes, params
+from ganeti import errors, locking, objects, opcodes, params, runtime
 from ganeti.cmdlib.base import Feedback
 from ganeti.cmdlib.common import CheckNodeOnline, CheckViolations, InstanceInfo, ReleaseLocks
 from ganeti.cmdlib.disk import generate as diskgen
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from ganeti.rpc import RpcResult
 
 _MIB = 1 << 20
-# Until the two sides of a mirror that was just activated have told each other how they are.
-_SETTLE_SECONDS = 5.0
+# How long the sides of a mirror that was just activated may take to exchange their states, and to agree on a new size.
+_SETTLE_SECONDS, _AGREE_SECONDS = 5.0, 30.0
+_AGREE_PAUSE = 0.2
 
 
 class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
@@ -279,11 +280,11 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
 
         A request whose answer was lost may have been carried out.
         """
-        primary = self.instance.primary_node
+        primary, wanted = self.instance.primary_node, self._disk.size + self._delta
         result = self._Grow(primary, self._delta, dry_run=False, backing=False)
         if not result.fail_msg:
+            self._WaitUntilGrown(wanted)
             return
-        wanted = self._disk.size + self._delta
         try:
             real = self._RealSize()
             if real >= wanted:
@@ -293,12 +294,36 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
             if real == self._disk.size:
                 self._Advise(dict.fromkeys(DiskNodes(self, self.instance, self._disk), self._wanted))
         except errors.OpExecError as err:
-            name, number = self.instance.name, self.instance.disks.index(self._disk.uuid)
-            self.LogWarning(
-                f"{err}; {wanted} MiB are recorded",
-                hint=f"use 'gnt-instance grow-disk --absolute {name} {number} {wanted}m' once that node answers",
-            )
+            self.LogWarning(f"{err}; {wanted} MiB are recorded", hint=f"once that node answers, {self._Again(wanted)}")
         result.Raise(f"Disk {self.op.disk} could not grow on node {self._Name(primary)}")
+
+    def _WaitUntilGrown(self, wanted: int) -> None:
+        """Return when both sides of a mirror have agreed on its size, which is after the program has ended.
+
+        Raises OpExecError if they do not.  The size stays recorded then, as they may still do it when they meet again.
+        """
+        disks, primary = mirrors.Mirrors([self._disk]), self.instance.primary_node
+        deadline = runtime.Monotonic() + _AGREE_SECONDS
+        while disks:
+            view = mirrors.Look(self, self.instance, disks, [primary])[primary] or {}
+            state = view.get(self._disk.uuid, {})
+            size = state.get("size")
+            if size is None or size >= wanted * _MIB:
+                return
+            # Without the link the guest waits, and what decides about that waits for this job.
+            apart = not (state["connected"] or state["in_resync"])
+            if apart or runtime.Monotonic() >= deadline:
+                raise errors.OpExecError(
+                    f"Disk {self.op.disk} of instance {self.instance.name} has {size // _MIB} MiB, and {wanted} MiB are recorded:"
+                    " its two copies have not agreed on them",
+                    hint=f"once they are connected, {self._Again(wanted)}",
+                )
+            runtime.Sleep(_AGREE_PAUSE)
+
+    def _Again(self, wanted: int) -> str:
+        """Return how a growth that was cut off is completed."""
+        name, number = self.instance.name, self.instance.disks.index(self._disk.uuid)
+        return f"use 'gnt-instance grow-disk --absolute {name} {number} {wanted}m'"
 
     def _Name(self, node_uuid: str) -> str:
         return self.snapshot.NodeName(node_uuid)

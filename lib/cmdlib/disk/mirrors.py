@@ -106,7 +106,7 @@ def IsAlone(state: dict[str, Any] | None) -> bool:
     """Return whether a side in use writes alone without a connection: the other one was not fenced when it was lost.
 
     One that refuses to connect may have met another that was written, too: nobody but an administrator chooses between them.
-    If that was known to lack data, the link may just have been dropped by hand.
+    If the other side was known to lack data, the link may just have been dropped by hand.
     """
     if state is None or not (state["primary"] and state["local_uptodate"]):
         return False
@@ -238,7 +238,7 @@ def CheckViews(
 ) -> None:
     """Raise OpExecError unless these nodes say of every mirror that both sides are connected and complete.
 
-    ``disks``: all of the instance's if None; others than mirrors are left out.  ``patience``: seconds until they have to.
+    ``disks``: all of the instance's if None; others than mirrors are left out.  ``patience``: how many seconds they may take to become so.
     """
     checked = Mirrors(caller.snapshot.InstanceDisks(instance) if disks is None else disks)
     deadline = runtime.Monotonic() + patience

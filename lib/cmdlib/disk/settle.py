@@ -104,9 +104,9 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         return view is None or bool(view.get(disk.uuid, {}).get("primary"))
 
     def _MayHaveBeenWrittenThere(self, disk: objects.Disk, refused: bool) -> bool:
-        """Return whether one of the sides refuses to connect, and the other node's has data; a device of others there has none.
+        """Return whether one of the sides refuses to connect, and the other node's has data; another's device there has none.
 
-        ``refused``: the open side does.  Somebody may have used the other one by hand since the two were connected: then that
+        ``refused``: it is the open side that does.  Somebody may have used the other one by hand since the two were connected: then that
         one has to say itself that its data is older.
         """
         other = self._Other(disk)

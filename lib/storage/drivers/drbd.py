@@ -407,8 +407,8 @@ class Drbd(Mirror):
     def _NeedsNewLink(self) -> bool:
         """Return whether there is a link that goes elsewhere, or that is not up and was made for something else.
 
-        A migration that was cut off leaves both sides permitted to be open.  And only when a link is made is it said that the
-        data of a closed side may go.
+        A migration that was cut off leaves both sides permitted to be open.  And that the data of a closed side may be
+        discarded can only be said when the link is made.
         """
         config, state = self._Config(), self._Fresh()
         if config is None or config.remote is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from ganeti import errors, runtime
-from ganeti.storage import decisions, looks, waiting
+from ganeti.storage import decisions, looks
 from ganeti.storage.base import BLOCK_BYTES, MirrorState
 
 PROC_FILE = "/proc/drbd"
@@ -24,8 +24,6 @@ MAJOR = 147
 HIGHEST_MINOR, MOST_COUNT = (1 << 20) - 1, 255
 
 _SECONDS = 60.0
-# Until both sides have agreed on a new size.
-_AGREE_SECONDS = 30.0
 # A thousand minors fill a part of it.
 _PROC_LIMIT = 1 << 20
 # Every file in /sys claims to have a page.
@@ -673,27 +671,11 @@ def DeviceBytes(minor: int) -> int:
 
 
 def Enlarge(minor: int, size: int, name: str) -> None:
-    """Make a device as large as this, in MiB, and return when it is: both sides agree on that after the command has ended.
-
-    If the link is lost meanwhile, its user waits until it has been decided who counts, and that waits for this.
-    """
-
-    def is_large() -> bool:
-        return DeviceBytes(minor) >= size * BLOCK_BYTES
-
-    def is_over() -> bool:
-        Refresh()
-        state = Minors().get(minor)
-        return is_large() or state is None or not state.agreed
-
-    if is_large():
-        # For a call of an earlier growth that comes late the kernel would make the device smaller.
-        return
-    needed = "both nodes must be connected and their volumes large enough"
-    Act(Syntax().Resize(minor, size), f"{name}: cannot be grown to {size} MiB; {needed}")
-    waiting.Until(is_over, _AGREE_SECONDS)
-    if not is_large():
-        raise errors.BlockDeviceError(f"{name}: has not grown to {size} MiB; {needed}")
+    """Have a device grow to this size, in MiB; the two sides agree on it only after the command has ended."""
+    # For a call of an earlier growth that comes late the kernel would make the device smaller.
+    if DeviceBytes(minor) < size * BLOCK_BYTES:
+        trouble = f"{name}: cannot be grown to {size} MiB; both nodes must be connected and their volumes large enough"
+        Act(Syntax().Resize(minor, size), trouble)
 
 
 def SizeOf(minor: int) -> int | None:

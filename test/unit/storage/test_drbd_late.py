@@ -5,53 +5,10 @@ from __future__ import annotations
 import pytest
 from support.mirrorpair import Pair
 
-from ganeti import backend
-from ganeti.storage.utilities import drbdtools
-
-MIB = 1 << 20
-
 
 @pytest.fixture
 def mirror() -> Pair:
     return Pair().Create()
-
-
-def test_a_growth_ends_when_both_sides_have_agreed_on_it(mirror: Pair) -> None:
-    """The program does not wait for that; a hypervisor that is told too early refuses the new size."""
-    one = mirror.one
-    mirror.links.late = 1.0
-    for side in (one, mirror.two):
-        side.Do("blockdev_grow", side.Disk(), 16, False, True, False)
-
-    def grow_and_look() -> int:
-        backend.Handlers()["blockdev_grow"](one.Disk().ToDict(runtime=True), 16, False, False, False)
-        return drbdtools.DeviceBytes(0)
-
-    assert one.machine.Call(grow_and_look) == 80 * MIB
-    for side in (one, mirror.two):
-        side.Do("blockdev_grow", side.Disk(size=80), 16, False, True, False)
-    mirror.links.late = 100.0
-    one.Fail(
-        "has not grown to 96 MiB; both nodes must be connected",
-        "blockdev_grow",
-        one.Disk(size=80),
-        16,
-        False,
-        False,
-        False,
-    )
-
-
-def test_a_growth_ends_as_soon_as_the_link_is_lost(mirror: Pair) -> None:
-    """The guest waits then, and so does whatever lets it go on, for the job that grows the disk."""
-    one = mirror.one
-    mirror.links.late = 2.0
-    for side in (one, mirror.two):
-        side.Do("blockdev_grow", side.Disk(), 16, False, True, False)
-    one.machine.world.Schedule(1.0, mirror.links.Cut)
-    began = one.machine.world.now
-    one.Fail("has not grown to 80 MiB", "blockdev_grow", one.Disk(), 16, False, False, False)
-    assert one.device.frozen and one.machine.world.now - began < 5.0
 
 
 @pytest.mark.parametrize("way", ["open", "migrate"])

@@ -13,7 +13,7 @@ from support.simnode import NameOf
 from support.writers import InFiles
 from unit.cmdlib.instance.test_mirrors import PRIMARY, SECONDARY, WEB, Mirrors, _Empty
 
-from ganeti import errors, opcodes
+from ganeti import errors, opcodes, runtime
 
 NEVER, BEFORE, AFTER = "nothing fails", "the call fails", "its answer is lost"
 
@@ -139,7 +139,7 @@ def test_a_mirror_grows_although_its_sides_need_a_moment_to_tell_each_other_how_
 
     three[0].edits["drbd_views"] = at_first
     _Grow(three)
-    assert len(looks) == 3 + 1 and _Recorded(three) == (1152, 1152)
+    assert len(looks) > 3 and _Recorded(three) == (1152, 1152)
 
 
 @pytest.mark.parametrize("grown", [0, 1])
@@ -163,6 +163,37 @@ def test_a_stopped_instance_has_no_disks_active_after_a_growth_that_failed(three
     with pytest.raises(errors.OpExecError):
         _Grow(three)
     assert mirrors.States() == [[], [], []]
+
+
+@pytest.mark.parametrize(("late", "cut_after"), [(1.0, None), (100.0, None), (2.0, 1.0)])
+def test_a_growth_goes_on_when_both_sides_have_agreed_on_it(
+    three: Master, late: float, cut_after: float | None
+) -> None:
+    """The program does not wait for that; a hypervisor that is told too early refuses the new size."""
+    mirrors = Mirrors(three)
+    three.Run(OnDisks(WEB, {"size": 1024}, disk_template="drbd", snode="node2", start=True))
+    mirrors.links.late = late
+    told: list[int] = []
+
+    def before(name: str, args: Any) -> None:
+        if name == "resize_disk":
+            told.append(mirrors.machines[0].devices[0].size)
+        if name == "blockdev_grow" and not args[3] and cut_after is not None:
+            three.world.Schedule(cut_after, mirrors.links.Cut)
+
+    three[0].before = before
+    if late == 1.0:
+        _Grow(three)
+        assert told == [1152]
+        return
+    began = runtime.Monotonic()
+    with pytest.raises(errors.OpExecError, match="has 1024 MiB, and 1152 MiB are recorded") as caught:
+        _Grow(three)
+    # A guest that waits without its link waits for the job.
+    assert mirrors.machines[0].devices[0].frozen == (runtime.Monotonic() - began < 10) == (cut_after is not None)
+    assert f"'gnt-instance grow-disk --absolute {WEB} 0 1152m'" in str(caught.value.hint) and told == []
+    # It may have happened, or happen when they meet again: no side is attached with less than it has.
+    assert _Recorded(three) == (1152, 1152)
 
 
 def test_a_side_that_was_grown_by_hand_gets_the_rest(three: Master) -> None:
