@@ -388,7 +388,7 @@ def test_a_split_brain_is_solved_by_the_record_only(mirror: Pair) -> None:
     assert one.device.known.now == two.device.known.now
 
 
-def test_an_open_side_that_gives_way_keeps_its_link(mirror: Pair) -> None:
+def test_only_a_closed_side_that_gives_way_gets_a_new_link(mirror: Pair) -> None:
     """The kernel takes ``--discard-my-data`` from no open side: a link that was dropped could not be made anew."""
     one, two = mirror.one, mirror.two
     mirror.links.Cut()
@@ -397,6 +397,9 @@ def test_an_open_side_that_gives_way_keeps_its_link(mirror: Pair) -> None:
     assert one.State() == ("WFConnection", "Primary", "UpToDate", True)
     assert not one.drbd.Count("disconnect") and not one.drbd.Count("connect")
     two.drbd.runs.clear()
+    for peer in ("counts", "behind"):
+        two.Assemble(two.Disk(peer))
+    assert not two.drbd.Count("disconnect") and not two.drbd.Count("connect"), "it has nothing to give up"
     two.Assemble(two.Disk("ahead"))
     assert two.drbd.Count("disconnect") == two.drbd.Count("connect") == 1 and two.device.discard
 

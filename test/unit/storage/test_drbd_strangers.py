@@ -117,9 +117,14 @@ def test_what_drbdsetup_was_seen_to_print_is_compared_with_the_disk(
     assert stranger is None or re.search(stranger, view["stranger"])
 
 
-def test_a_device_that_is_linked_elsewhere_is_neither_counted_nor_opened(mirror: Pair) -> None:
+@pytest.mark.parametrize("addresses", [(1, 9), (9, 2)])
+def test_a_device_that_is_linked_elsewhere_is_neither_counted_nor_opened(
+    mirror: Pair, addresses: tuple[int, int]
+) -> None:
+    """``addresses``: its own and that of the other side; one of them was changed."""
     one, disk = mirror.one, mirror.one.Disk
-    one.device.ends = "ipv4:192.0.2.1:11000", "ipv4:192.0.2.9:11000"
+    local, remote = addresses
+    one.device.ends = f"ipv4:192.0.2.{local}:11000", f"ipv4:192.0.2.{remote}:11000"
     mirror.links.Publish()
     [view] = one.Do("drbd_views", [disk()]).values()
     assert view["stranger"] and view["primary"], "it is ours, and open"

@@ -154,6 +154,31 @@ def test_only_the_copies_of_the_disk_that_grows_have_to_be_complete(three: Maste
     assert sizes[grown] == 1152 and sizes[1 - grown] == 1024
 
 
+def test_what_is_being_filled_stays_active_and_other_disks_stay_as_they_are(three: Master) -> None:
+    mirrors = Mirrors(three)
+    disks = [{"size": 1024}] * 2
+    three.Run(OnDisks(WEB, *disks, disk_template="drbd", snode="node2", start=False))
+    three.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB))
+    mirrors.links.hold = True
+    _Grow(three, wait_for_sync=False)
+    filled = [[("SyncSource", "Primary", "UpToDate")], [("SyncTarget", "Secondary", "Inconsistent")], []]
+    assert mirrors.States() == filled
+    assert any(f"'gnt-instance deactivate-disks {WEB}'" in text for text in three.last.messages)
+    Failing(three).Set(1, BEFORE)
+    with pytest.raises(errors.OpExecError, match="the cable was cut"):
+        three.Run(opcodes.OpInstanceGrowDisk(instance_name=WEB, disk=1, amount=128))
+    assert mirrors.States() == filled
+
+
+def test_a_mirror_does_not_grow_if_its_node_does_not_say_that_it_is_complete(three: Master) -> None:
+    Mirrors(three)
+    three.Run(OnDisks(WEB, {"size": 1024}, disk_template="drbd", snode="node2", start=True))
+    three[0].faults["drbd_views"] = "no answer"
+    with pytest.raises(errors.OpExecError, match=r"node node1.example.org does not answer"):
+        _Grow(three)
+    assert _Volumes(three) == [1024] * 2 and _Recorded(three) == (1024, 1024)
+
+
 @pytest.mark.parametrize("step", [1, 3, 5])
 def test_a_stopped_instance_has_no_disks_active_after_a_growth_that_failed(three: Master, step: int) -> None:
     mirrors = Mirrors(three)

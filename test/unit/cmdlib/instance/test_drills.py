@@ -203,6 +203,32 @@ def test_a_frozen_disk_does_not_wait_for_what_another_one_of_the_guest_needs(thr
     assert max(released) < 10 and runtime.Monotonic() - began < 20
 
 
+def test_a_link_that_was_dropped_on_the_other_node_leaves_a_record_also_if_that_is_silent(three: Master) -> None:
+    """The primary waits for the link: the two have not met since."""
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    for minor in list(mirrors.machines[1].devices):
+        mirrors.machines[1].DropLink(minor)
+    assert mirrors.States()[0] == [("WFConnection", "Primary", "UpToDate")] * 2
+    three[1].Stop()
+    assert all(_NeedsDecision(three))
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    disks = three.snapshot.InstanceDisks(three.Instance(WEB))
+    assert [disk.behind and disk.behind["node"] for disk in disks] == [three.nodes[1]] * 2
+
+
+def test_a_device_of_others_says_nothing_of_a_mirror_whose_link_was_dropped_by_hand(three: Master) -> None:
+    """Its volumes, which somebody may have used, are still there."""
+    mirrors = Mirrors(three)
+    _DropLinks(three, mirrors)
+    for device in mirrors.machines[1].devices.values():
+        device.resource, device.ends, device.disk = f"mine{device.minor}", None, "Outdated"
+    mirrors.links.Publish()
+    with pytest.raises(errors.OpExecError, match="two sides that may both have been written"):
+        three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert not any(disk.behind for disk in three.snapshot.InstanceDisks(three.Instance(WEB)))
+
+
 @pytest.mark.parametrize("link", ["SyncTarget", "WFConnection", "StandAlone"])
 def test_an_open_side_without_complete_data_is_not_alone(three: Master, link: str) -> None:
     """The other one, whose data is complete, is not recorded as behind, whatever has become of the link."""
