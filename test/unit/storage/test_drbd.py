@@ -402,6 +402,12 @@ def test_only_a_closed_side_that_gives_way_gets_a_new_link(mirror: Pair) -> None
     assert not two.drbd.Count("disconnect") and not two.drbd.Count("connect"), "it has nothing to give up"
     two.Assemble(two.Disk("ahead"))
     assert two.drbd.Count("disconnect") == two.drbd.Count("connect") == 1 and two.device.discard
+    mirror.links.hold = True
+    one.Do("drbd_follow", [one.Disk("behind")])
+    mirror.links.Heal()
+    assert two.device.link == "SyncTarget"
+    two.Assemble(two.Disk("ahead"))
+    assert two.device.link == "SyncTarget" and two.drbd.Count("disconnect") == 1, "it goes on being filled"
 
 
 def test_local_storage_is_exchanged(mirror: Pair) -> None:

@@ -148,9 +148,13 @@ def _DropLinks(master: Master, mirrors: Mirrors) -> list[list[int]]:
     return _Written(mirrors)
 
 
-def test_a_link_that_was_dropped_by_hand_leaves_a_record(three: Master) -> None:
+@pytest.mark.parametrize("there", ["Outdated", "Inconsistent"])
+def test_a_link_that_was_dropped_by_hand_leaves_a_record(three: Master, there: str) -> None:
     mirrors = Mirrors(three)
     written = _DropLinks(three, mirrors)
+    for here, other in zip(*(machine.devices.values() for machine in mirrors.machines[:2]), strict=True):
+        here.peer_disk = other.disk = other.known.state = there
+    mirrors.links.Publish()
     assert all(_NeedsDecision(three))
     three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
     disks = three.snapshot.InstanceDisks(three.Instance(WEB))
