@@ -20,7 +20,7 @@ Caller = LogicalUnit | Tasklet
 HERE, THERE = "here", "there"
 # Seconds between looks at two sides that change at the moment.
 _AGREE_PAUSE = 2.0
-# What DRBD calls data that it knows to be older than the other side's, or to be of two times.
+# What DRBD calls data that it knows to be older than the other side's, and data that is partly so.
 OUTDATED, INCONSISTENT = "Outdated", "Inconsistent"
 
 # What a node says of the mirrors asked for: by the disk's uuid; None without an answer.
@@ -238,7 +238,8 @@ def CheckViews(
 ) -> None:
     """Raise OpExecError unless these nodes say of every mirror that both sides are connected and complete.
 
-    ``disks``: all of the instance's if None; others than mirrors are left out.  ``patience``: how many seconds they may take to become so.
+    ``disks``: all of the instance's if None; others than mirrors are left out.  ``patience``: how many seconds they may take to
+    become so.
     """
     checked = Mirrors(caller.snapshot.InstanceDisks(instance) if disks is None else disks)
     deadline = runtime.Monotonic() + patience

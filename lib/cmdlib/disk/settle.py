@@ -106,8 +106,8 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
     def _MayHaveBeenWrittenThere(self, disk: objects.Disk, refused: bool) -> bool:
         """Return whether one of the sides refuses to connect, and the other node's has data; another's device there has none.
 
-        ``refused``: it is the open side that does.  Somebody may have used the other one by hand since the two were connected: then that
-        one has to say itself that its data is older.
+        ``refused``: it is the open side that does.  Somebody may have used the other one by hand since the two were
+        connected: then that one has to say itself that its data is older.
         """
         other = self._Other(disk)
         if refused:
@@ -164,12 +164,10 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         if state is None or not mirrors.IsAlone(state):
             return False
         if self._MayHaveBeenWrittenThere(disk, refused=state["standalone"]):
-            other = self._Name(self._Other(disk))
+            other = self._Other(disk)
             self.LogWarning(
-                f"{disk.iv_name} does not connect to {other}, where it may have been written, too",
-                hint=Choice(self, self.instance)
-                if self._Glance(self._Other(disk)) is not None
-                else f"if node {other} does not come back, use 'gnt-instance activate-disks --behind {other} {self.instance.name}'",
+                f"{disk.iv_name} does not connect to {self._Name(other)}, where it may have been written, too",
+                hint=self._HowToChoose(other),
             )
             self._stuck.append(f"{disk.iv_name} has two sides that may both have been written")
             return False
@@ -182,6 +180,14 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         )
         self._stuck.append(f"{disk.iv_name} is open on both nodes")
         return False
+
+    def _HowToChoose(self, other: str) -> str | None:
+        if self._Glance(other) is not None:
+            return Choice(self, self.instance)
+        name = self._Name(other)
+        return (
+            f"if node {name} does not come back, use 'gnt-instance activate-disks --behind {name} {self.instance.name}'"
+        )
 
     def _GoOnAlone(self, disks: Sequence[objects.Disk], why: str) -> None:
         """Record that the other sides do not count, outdate them, and only then let the primary node continue."""

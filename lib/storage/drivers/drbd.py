@@ -123,8 +123,7 @@ class Drbd(Mirror):
         self._Path()
         if exclusive:
             # A node that died a moment ago still looks alive until the link's own time limit is over.
-            died = self.Peer() == constants.PEER_BEHIND
-            self._WaitUntilClosedThere(_HANDSHAKE_SECONDS if died else _SETTLE_SECONDS)
+            self._WaitUntilClosedThere(_HANDSHAKE_SECONDS if self.Peer() == constants.PEER_BEHIND else _SETTLE_SECONDS)
         drbdtools.Refresh()
         self._CheckLink()
         self._CheckClosedThere(exclusive)
