@@ -485,6 +485,9 @@ def _LostAlone(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
             one.DetachByForce()
         assert one.Wait(frozen=True).disk == "Diskless"
         before = one.Acknowledged()
+        # Whose disk failed after its link is left alone until that is back, or somebody says that the other side does not count.
+        assert one.Do(("drbd_needs_activation", [[one.Disk("counts")]])) == []
+        assert one.Do(("drbd_needs_activation", [[one.Disk("behind")]])) != []
         one.Do(("drbd_follow", [[one.Disk("behind")]]))
         assert one.Wait(frozen=True).disk == "Diskless", "nothing was there to go on with"
         assert one.Acknowledged() == before

@@ -86,7 +86,10 @@ class Drbd(Mirror):
 
     def NeedsActivation(self) -> bool:
         state = self._State()
-        return state is None or not state.in_use or state.standalone or state.diskless
+        if state is None or not state.in_use or state.standalone:
+            return True
+        # A disk that failed after the link did may crash the kernel when it is attached before that is back (design-drbd).
+        return state.diskless and not (state.frozen and self.Peer() == constants.PEER_COUNTS)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
