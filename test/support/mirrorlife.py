@@ -200,6 +200,16 @@ class MirrorPair(abc.ABC):
             assert side.state is None or not side.state.in_use
 
 
+def _CheckOnTheOther(one: MirrorSide, two: MirrorSide) -> None:
+    """Read what the first side has acknowledged from the second one, then open the first one again."""
+    acknowledged = one.Acknowledged()
+    one.Do(("blockdev_close", ["", [one.Disk()]]))
+    two.Do(two.Assemble("counts", primary=True))
+    two.CheckWrites(acknowledged)
+    two.Do(("blockdev_close", ["", [two.Disk()]]))
+    one.Do(one.Assemble("counts", primary=True))
+
+
 def _Creation(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     one.Create(primary=True)
     two.Create(primary=False)
@@ -433,12 +443,7 @@ def _GoneBack(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
         side.Do(("drbd_follow", [[side.Disk("counts")]]))
     one.WaitForWrites(len(one.Acknowledged()))
     one.StopWriter()
-    acknowledged = one.Acknowledged()
-    one.Do(("blockdev_close", ["", [one.Disk()]]))
-    two.Do(two.Assemble("counts", primary=True))
-    two.CheckWrites(acknowledged)
-    two.Do(("blockdev_close", ["", [two.Disk()]]))
-    one.Do(one.Assemble("counts", primary=True))
+    _CheckOnTheOther(one, two)
 
 
 def _LostWhileDetaching(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
@@ -595,12 +600,7 @@ def _BothWritten(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     one.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate")
     for side in (one, two):
         side.Do(("drbd_follow", [[side.Disk("counts")]]))
-    acknowledged = one.Acknowledged()
-    one.Do(("blockdev_close", ["", [one.Disk()]]))
-    two.Do(two.Assemble("counts", primary=True))
-    two.CheckWrites(acknowledged)
-    two.Do(("blockdev_close", ["", [two.Disk()]]))
-    one.Do(one.Assemble("counts", primary=True))
+    _CheckOnTheOther(one, two)
 
 
 def _DroppedByHand(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:

@@ -98,7 +98,7 @@ class Links:
         # The machine that, when both sides refuse a link, sees only that it is lost, and goes on waiting for it.
         self.slow: StandInDrbd | None = None
         # Seconds until that has happened which commands do not wait for: the sides agree on a size, a disk is let go, the other
-        # side hears that a device was closed.
+        # side learns that a device was closed.
         self.late = 0.0
         # How often a side has been filled.
         self.fills = 0

@@ -169,7 +169,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         try:
             mirrors.CheckViews(self, self.instance, nodes, what, [self._disk], _SETTLE_SECONDS)
         except errors.OpExecError:
-            # Or nothing would go on filling it.
+            # Taking it down would interrupt a copy that is being filled.
             self._stays_active = True
             raise
 

@@ -24,7 +24,7 @@ ODD: list[Any] = [None, 5, -1, 1.5, True, "x", [], {}, [None], [[]], [["x"]], {"
 
 
 class Wire:
-    """A node that sends the same payload for every call."""
+    """A node that replies to every call with the same payload."""
 
     def __init__(self, body: bytes):
         self.body = body

@@ -1,4 +1,4 @@
-"""What the kernel does after a command has ended, and what it hears from the other node a moment later (doc/design-drbd.rst)."""
+"""What the kernel does after a command has ended, and what it learns from the other node a moment later (doc/design-drbd.rst)."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_commands_of_8_3() -> None:
     assert Syntax83.MakeMeta(3, "m") == ["drbdmeta", "--force", "/dev/drbd3", "v08", "m", "0", "create-md"]
     assert Syntax83.Resize(3, 72) == ["drbdsetup", "/dev/drbd3", "resize", "-s", "72m"]
     assert Syntax83.Disconnect(3, *V4) == ["drbdsetup", "/dev/drbd3", "disconnect", "--force"]
-    assert not Syntax83.CHANGES_LINK, "there is no command for that"
+    assert not Syntax83.CHANGES_LINK, "8.3 has no command for it"
     assert Syntax83.Down(3) == ["drbdsetup", "/dev/drbd3", "down"]
 
 

@@ -363,7 +363,7 @@ def test_a_frozen_side_without_complete_data_waits_for_the_other_one(three: Mast
     with pytest.raises(errors.OpExecError, match="stays frozen"):
         three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
     assert any("is not complete: it continues when" in text for text in three.last.messages)
-    # The guest stands still all the same, and the other node has everything.
+    # The guest is frozen anyway, and the other node has all of its data.
     assert (first.frozen, second.frozen) == (True, True) and _Behind(three) == [None, None]
 
 
