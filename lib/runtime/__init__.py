@@ -40,6 +40,7 @@ from ganeti.runtime.contract import (
     QueueEmpty,
     RunResult,
     ShellQuote,
+    UnfinishedName,
 )
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ __all__ = [
     "QueueEmpty",
     "RunResult",
     "ShellQuote",
+    "UnfinishedName",
 ]
 
 
@@ -205,6 +207,7 @@ def WriteFile(path: str, data: bytes | str, mode: int = 0o600, uid: int = -1, gi
     """Replace ``path`` by a complete file: others see the old one or the new one, nothing between.
 
     Mode and owner are exact before the file gets its name, whatever the umask.  With ``sync`` it is durable on return.
+    A process that is killed, or a power cut, may leave an unfinished file beside it, which UnfinishedName knows.
     """
     _here.side.WriteFile(path, data.encode("utf-8") if isinstance(data, str) else data, mode, uid, gid, sync)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import posixpath
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,6 +27,21 @@ OUTPUT_LIMIT = 10 * 1024 * 1024
 
 # Between the polite and the final signal to a program that ran out of time.
 KILL_DELAY = 5.0
+
+
+_UNFINISHED = re.compile(r"\.(?P<name>.+)\.new-[0-9a-f]{12}", re.DOTALL)
+
+
+def UnfinishedPath(path: str, token: str) -> str:
+    """Return where ``path`` is written until it is whole; ``token``: twelve hexadecimal digits."""
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, f".{name[:200]}.new-{token}")
+
+
+def UnfinishedName(name: str) -> str | None:
+    """Return the file (the first 200 characters of its name) that ``name`` was to become; None if ``name`` is whole."""
+    found = _UNFINISHED.fullmatch(name)
+    return found["name"] if found else None
 
 
 class NewFile(NamedTuple):

@@ -16,12 +16,17 @@ from ganeti.daemon import logs
 PROGRAM = "ganeti-cleaner"
 _DAY = 24 * 3600.0
 KEEP_SECONDS = 21 * _DAY
+# No file takes that long to be written.
+UNFINISHED_SECONDS = _DAY
 KEEP_LOGS = 50
 _WATCHER_FILE = re.compile(r"watcher\.[^/]*-[^/]*-[^/]*-[^/]*\.(data|instance-status|volume-groups)")
 
 
 def CleanNode() -> None:
-    """Remove keys of transfers whose certificates are not in force, and watcher files of groups that are gone."""
+    """Remove keys of transfers whose certificates are not in force, watcher files of groups that are gone, unfinished files.
+
+    The next boot empties the directories in RUN.
+    """
     transferkeys.RemoveExpired()
     if ssconf.InCluster():
         _RemoveOld(
@@ -29,14 +34,17 @@ def CleanNode() -> None:
             for name in runtime.ListDir(pathutils.DATA_DIR)
             if _WATCHER_FILE.fullmatch(name)
         )
+        _RemoveUnfinished(pathutils.DATA_DIR)
 
 
 def CleanMaster() -> None:
-    """Remove jobs that were archived long ago."""
+    """Remove jobs that were archived long ago, and unfinished files of the queue."""
     if ssconf.InCluster():
+        _RemoveUnfinished(pathutils.QUEUE_DIR)
         top = pathutils.JOB_QUEUE_ARCHIVE_DIR
         for directory in _Names(top):
             _RemoveOld(_FilesBelow(posixpath.join(top, directory)))
+            _RemoveUnfinished(posixpath.join(top, directory))
 
 
 def _Names(directory: str) -> list[str]:
@@ -64,10 +72,16 @@ def _IsDirectory(path: str) -> bool:
         return False
 
 
-def _RemoveOld(paths: Iterator[str]) -> None:
-    """Remove regular files that were not changed for three weeks."""
+def _RemoveUnfinished(directory: str) -> None:
+    """Remove what a process that was killed, or a power cut, has left of the files it was writing."""
+    names = [name for name in _Names(directory) if runtime.UnfinishedName(name) is not None]
+    _RemoveOld((posixpath.join(directory, name) for name in names), UNFINISHED_SECONDS, "unfinished files")
+
+
+def _RemoveOld(paths: Iterator[str], seconds: float = KEEP_SECONDS, what: str = "files") -> None:
+    """Remove regular files that were not changed for three weeks, or for so many seconds."""
     count = 0
-    limit = runtime.Time() - KEEP_SECONDS
+    limit = runtime.Time() - seconds
     for path in paths:
         try:
             info = runtime.Stat(path, follow=False)
@@ -80,7 +94,7 @@ def _RemoveOld(paths: Iterator[str]) -> None:
         except OSError as err:
             logging.error("%s cannot be removed: %s", path, err.strerror)
     if count:
-        logging.info("Removed %d files that were not changed for %d days", count, KEEP_SECONDS / _DAY)
+        logging.info("Removed %d %s that were not changed for %d h", count, what, seconds / 3600)
 
 
 # mode -> (directory of its logs, what it does)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.runtime.contract import NOT_REGULAR, FileTooLarge, LockBusy, NewFile
+from ganeti.runtime.contract import NOT_REGULAR, FileTooLarge, LockBusy, NewFile, UnfinishedPath
 from simulated.disk import DISK_SIZE, Device, Disk, Fail, File, Folder, Link
 from simulated.locks import Waiters
 
@@ -117,8 +117,7 @@ class Files:
         self.world.Reach("WriteFile", path)
         disk = self._disk
         disk.NeedRoom(path)
-        head, name = posixpath.split(path)
-        temporary = posixpath.join(head, f".{name[:200]}.new-{self.process.random.getrandbits(48):012x}")
+        temporary = self._Unfinished(path)
         inode = File(disk, mode, max(uid, 0), max(gid, 0), bytes(data))
         disk.Insert(temporary, inode)
         try:
@@ -133,7 +132,10 @@ class Files:
             raise
         if sync:
             self.world.Reach("WriteFile.sync_folder", path)
-            disk.SyncFolder(head or "/")
+            disk.SyncFolder(posixpath.dirname(path) or "/")
+
+    def _Unfinished(self, path: str) -> str:
+        return UnfinishedPath(path, f"{self.process.random.getrandbits(48):012x}")
 
     def WriteFiles(self, files: Sequence[NewFile]) -> list[os.stat_result]:
         """All temporary files, one wait for the disk, all new names, one wait for each folder."""
@@ -143,8 +145,7 @@ class Files:
             for file in files:
                 self.world.Reach("WriteFiles", file.path)
                 disk.NeedRoom(file.path)
-                head, name = posixpath.split(file.path)
-                temporary = posixpath.join(head, f".{name[:200]}.new-{self.process.random.getrandbits(48):012x}")
+                temporary = self._Unfinished(file.path)
                 disk.Insert(temporary, File(disk, file.mode, max(file.uid, 0), max(file.gid, 0), bytes(file.data)))
                 waiting[temporary] = file
             self.world.Reach("WriteFiles.sync", str(len(files)))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ganeti import errors
-from ganeti.runtime.contract import NOT_REGULAR, FileTooLarge, LockBusy, NewFile
+from ganeti.runtime.contract import NOT_REGULAR, FileTooLarge, LockBusy, NewFile, UnfinishedPath
 
 IsDir = os.path.isdir
 Exists = os.path.exists
@@ -97,8 +97,7 @@ def _WriteAll(handle: int, data: bytes) -> None:
 
 
 def _Temporary(path: str) -> str:
-    folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name[:200]}.new-{os.urandom(6).hex()}")
+    return UnfinishedPath(path, os.urandom(6).hex())
 
 
 def _Make(path: str, file: NewFile) -> int:

@@ -47,7 +47,7 @@ def Remove(path: str) -> None:
     runtime.RemoveFile(path)
     folder, name = os.path.split(path)
     for other in runtime.ListDir(folder):
-        if other.startswith(f".{name}.new-"):
+        if runtime.UnfinishedName(other) == name:
             runtime.RemoveFile(f"{folder}/{other}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -100,6 +101,43 @@ def test_master_does_nothing_without_a_cluster(node: VirtualNode) -> None:
     File(node, f"{DATA}/queue/archive/0/job-1", 30)
     assert Clean(node, "master").returncode == 0
     assert Left(node, f"{DATA}/queue/archive") == ["0/job-1"]
+
+
+KILLED = """
+import resource, signal, sys
+from ganeti import runtime
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+runtime.WriteFile(sys.argv[1], "x" * 8192)
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "path"),
+    [
+        ("node", f"{DATA}/config.data"),
+        ("master", f"{DATA}/queue/job-7"),
+        ("master", f"{DATA}/queue/archive/0/job-7"),
+        ("master", f"{DATA}/queue/" + "n" * 240),
+    ],
+)
+def test_what_a_killed_process_was_writing_is_removed_after_a_day(node: VirtualNode, mode: str, path: str) -> None:
+    folder = os.path.dirname(path)
+    File(node, path, 1.1)
+    names = [f"{folder}/{name}" for name in (".config.data.new-abc", "job-7.new-0123456789ab", ".hidden")]
+    for name in names:
+        File(node, name, 1.1)
+    before = Left(node, folder)
+    # The kernel ends a process that makes a file larger than it may.
+    assert node.Python(KILLED, node.Path(path)).returncode == -signal.SIGXFSZ
+    [unfinished] = set(Left(node, folder)) - set(before)
+    assert os.path.getsize(node.Path(f"{folder}/{unfinished}")) == 4096
+    assert Clean(node, mode).returncode == 0
+    assert Left(node, folder) == sorted([*before, unfinished])  # it may still be written
+    File(node, f"{folder}/{unfinished}", 1.1)
+    assert Clean(node, mode).returncode == 0
+    assert Left(node, folder) == before
+    assert node.Read(path) == "x"
 
 
 def test_fifty_logs_are_kept(node: VirtualNode) -> None:
