@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import constants, errors, objects, opcodes, runtime
 from ganeti.cmdlib.disk import mirrors
@@ -24,14 +24,27 @@ if TYPE_CHECKING:
 PERIOD = 2.0
 # A node that needs longer for its answer is looked at again later.
 PATIENCE = 10.0
-# Seconds before another job for the same instance if the last one failed.
-RETRY_AFTER = 15.0
+# Seconds before another job for the same instance if the last one failed.  Each that fails although nothing has
+# changed and nothing is urgent doubles that, up to the longer time: it may take an administrator.
+RETRY_AFTER, RETRY_AT_LAST = 15.0, 300.0
 # Jobs at a time for the primary instances of one node: if it hangs, others' jobs must still find a worker.
 PER_NODE = 8
 # Of a node that does not answer: so many characters are logged, at most so often in seconds.
 _SHOWN, _QUIET = 500, 60.0
 
 Submit = Callable[[Sequence[opcodes.OpCode]], "Pending"]
+
+
+class _Try(NamedTuple):
+    """The last job for an instance; ``job_id``: None if it was not taken in.
+
+    ``when`` it was made, what was known of the mirrors then (``said``), and the seconds until the next one if that remains so.
+    """
+
+    job_id: int | None = None
+    when: float = float("-inf")
+    said: Sequence[Any] = ()
+    pause: float = RETRY_AFTER
 
 
 class MirrorKeeper(WokenThread):
@@ -62,8 +75,8 @@ class MirrorKeeper(WokenThread):
         self._needing: dict[str, set[str]] = {}
         # Nodes that did not answer the last time: what was logged of each, and when.
         self._silent: dict[str, tuple[str, float]] = {}
-        # Instance -> its last job (None: not taken in) and when the next one may follow.
-        self._jobs: dict[str, tuple[int | None, float]] = {}
+        # By instance.
+        self._jobs: dict[str, _Try] = {}
         # Nodes with as many jobs as they may have, which is logged once.
         self._full: set[str] = set()
 
@@ -139,16 +152,17 @@ class MirrorKeeper(WokenThread):
         self._needing[node] = needing
         waiting = dict.fromkeys(instance for instance, disk in watched if disk.uuid in confirmed)
         # Those first that have waited longest: others of this node may have a device that hangs.
-        for instance in sorted(waiting, key=lambda one: self._jobs.get(one.uuid, (None, 0.0))[1]):
+        for instance in sorted(waiting, key=lambda one: self._Last(one).when):
             if self._IsFull(node, watched):
                 return
-            self._Settle(instance)
+            disks = [disk for owner, disk in watched if owner.uuid == instance.uuid]
+            self._Settle(instance, [(disk.behind, view.get(disk.uuid)) for disk in disks])
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     def _IsFull(self, node: str, watched: Sequence[tuple[objects.Instance, objects.Disk]]) -> bool:
         """Return whether as many jobs as may be work on a node; say so once, with their numbers."""
-        found = {self._jobs.get(instance.uuid, (None, 0.0))[0] for instance, _ in watched}
+        found = {self._Last(instance).job_id for instance, _ in watched}
         # One that waits for the lock of its instance does not call the node.
         calling = (constants.JOB_STATUS_QUEUED, constants.JOB_STATUS_RUNNING)
         busy = [job_id for job_id in found if job_id is not None and self._status(job_id) in calling]
@@ -165,15 +179,23 @@ class MirrorKeeper(WokenThread):
             )
         return True
 
-    def _Settle(self, instance: objects.Instance) -> None:
-        job_id, not_before = self._jobs.get(instance.uuid, (None, 0.0))
-        status = None if job_id is None else self._status(job_id)
+    def _Last(self, instance: objects.Instance) -> _Try:
+        return self._jobs.get(instance.uuid, _Try())
+
+    def _Settle(self, instance: objects.Instance, said: Sequence[tuple[Any, Mapping[str, Any] | None]]) -> None:
+        """Have a job made unless the last one has not ended, or failed a while ago only; ``said``: of each mirror, record and state."""
+        last, now = self._Last(instance), runtime.Monotonic()
+        status = None if last.job_id is None else self._status(last.job_id)
         if status not in (*constants.JOBS_FINALIZED, None):
             return
-        if status != constants.JOB_STATUS_SUCCESS and runtime.Monotonic() < not_before:
+        known = [(behind, {**state, "sync_percent": None} if state else None) for behind, state in said]
+        in_vain = status == constants.JOB_STATUS_ERROR and known == last.said
+        if status != constants.JOB_STATUS_SUCCESS and now < last.when + (last.pause if in_vain else RETRY_AFTER):
             return
+        rarer = in_vain and not any(_IsUrgent(behind, state) for behind, state in known)
+        pause = min(2 * last.pause, RETRY_AT_LAST) if rarer else RETRY_AFTER
         assert instance.name is not None
-        self._jobs[instance.uuid] = (None, runtime.Monotonic() + RETRY_AFTER)
+        self._jobs[instance.uuid] = _Try(None, now, known, pause)
         op = opcodes.OpInstanceSettleMirrors(
             instance_name=instance.name, comment="The mirrors of the instance are frozen, or complete again"
         )
@@ -182,8 +204,13 @@ class MirrorKeeper(WokenThread):
         except errors.GenericError as err:
             logging.error("No job could be made for the mirrors of instance %s: %s", instance.name, err)
             return
-        self._jobs[instance.uuid] = (job_id, runtime.Monotonic() + RETRY_AFTER)
+        self._jobs[instance.uuid] = self._jobs[instance.uuid]._replace(job_id=job_id, when=runtime.Monotonic())
         logging.info("Job %s decides which copies of instance %s count", job_id, instance.name)
+
+
+def _IsUrgent(behind: Any, state: dict[str, Any] | None) -> bool:
+    """Return whether the guest stands still, or has one copy that counts where it could have two."""
+    return state is not None and (state["frozen"] or (behind is not None and mirrors.IsComplete(state)))
 
 
 def NeedsDecision(disk: objects.Disk, node: str, state: Mapping[str, Any] | None) -> bool:

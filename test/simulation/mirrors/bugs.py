@@ -149,7 +149,7 @@ class _EagerKeeper(MirrorKeeper):
         super()._Judge(node, watched, payload)
         for instance, disk in watched:
             if disk.behind is not None:
-                self._Settle(instance)
+                self._Settle(instance, [])
 
 
 class RecordGoesBeforeTheSideIsFilled(_Bug):
@@ -170,9 +170,9 @@ class NobodyLooks(_Bug):
 
 
 class _OneTry(MirrorKeeper):
-    def _Settle(self, instance: objects.Instance) -> None:
+    def _Settle(self, instance: objects.Instance, said: Any) -> None:
         if instance.uuid not in self._jobs:
-            super()._Settle(instance)
+            super()._Settle(instance, said)
 
 
 class KeeperTriesOnce(_Bug):

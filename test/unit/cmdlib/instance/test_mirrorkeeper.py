@@ -14,7 +14,15 @@ from unit.cmdlib.instance.test_mirrors import WEB, Mirrors, _Empty
 
 from ganeti import constants, errors, objects, opcodes, runtime
 from ganeti.luxi.pending import Completed, Pending
-from ganeti.server.mirrorkeeper import PATIENCE, PER_NODE, PERIOD, RETRY_AFTER, MirrorKeeper, NeedsDecision
+from ganeti.server.mirrorkeeper import (
+    PATIENCE,
+    PER_NODE,
+    PERIOD,
+    RETRY_AFTER,
+    RETRY_AT_LAST,
+    MirrorKeeper,
+    NeedsDecision,
+)
 
 QUEUED, WAITING, RUNNING = constants.JOB_STATUS_QUEUED, constants.JOB_STATUS_WAITING, constants.JOB_STATUS_RUNNING
 SUCCESS, ERROR = constants.JOB_STATUS_SUCCESS, constants.JOB_STATUS_ERROR
@@ -124,8 +132,61 @@ def test_what_no_job_can_decide_gets_few_jobs(three: Master, fenced: bool) -> No
             with pytest.raises(errors.OpExecError):
                 three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
             kept.states[len(kept.jobs)] = ERROR
-    assert 2 <= len(kept.jobs) <= (runtime.Monotonic() - began) / RETRY_AFTER + 1
     assert any("migrate --cleanup" in text for text in three.last.messages)
+    tries = (runtime.Monotonic() - began) / RETRY_AFTER
+    if fenced:
+        # The guest stands still: somebody may do something about it at any moment.
+        assert tries / 2 <= len(kept.jobs) <= tries + 1
+        return
+    # 15, 30 and 60 s lie between them, then 120; all goes on, so no hurry is needed.
+    assert len(kept.jobs) == 4
+
+
+def test_jobs_that_fail_in_vain_become_rare_until_something_changes(three: Master) -> None:
+    """Two sides may both have been written: nobody can tell but the administrator, and the guest goes on meanwhile."""
+    mirrors, kept = Mirrors(three), Kept(three)
+    _Add(three)
+    for machine in mirrors.machines[:2]:
+        machine.devices[0].options["fencing"] = "dont-care"
+    mirrors.machines[1].devices[0].role = "Primary"
+    mirrors.links.Cut()
+
+    def nextly() -> float:
+        began = runtime.Monotonic()
+        while not kept.Look():
+            assert runtime.Monotonic() - began < 2 * RETRY_AT_LAST
+        kept.states[len(kept.jobs)] = ERROR
+        return runtime.Monotonic() - began
+
+    def about(seconds: float) -> Any:
+        return pytest.approx(seconds, abs=2 * PERIOD)
+
+    nextly()
+    assert [nextly() for _ in range(7)] == [about(seconds) for seconds in (15, 30, 60, 120, 240, 300, 300)]
+    # What has changed is looked at as soon as after the first failure.
+    (disk,) = three.snapshot.InstanceDisks(three.Instance(WEB))
+    three.cfg.SetDisksBehind([disk.uuid], three.nodes[0])
+    assert [nextly() for _ in range(3)] == [about(seconds) for seconds in (15, 15, 30)]
+    # The guest stands still: from then on it is looked at often.
+    three.cfg.SetDisksBehind([disk.uuid], None)
+    assert [nextly() for _ in range(4)][-1] == about(60)
+    mirrors.machines[0].devices[0].frozen = True
+    mirrors.links.Publish()
+    assert [nextly() for _ in range(4)] == [about(15)] * 4
+
+
+def test_a_complete_mirror_with_a_record_is_tried_again_as_often_as_before(three: Master) -> None:
+    """Its other node does not confirm; if the primary's dies meanwhile, the other copy does not count."""
+    Mirrors(three)
+    kept = Kept(three)
+    _Add(three)
+    (disk,) = three.snapshot.InstanceDisks(three.Instance(WEB))
+    three.cfg.SetDisksBehind([disk.uuid], three.nodes[1])
+    began = runtime.Monotonic()
+    while runtime.Monotonic() < began + 10 * RETRY_AFTER:
+        kept.Look()
+        kept.states[len(kept.jobs)] = ERROR
+    assert 8 <= len(kept.jobs) <= 10
 
 
 def test_which_mirrors_are_looked_at(three: Master) -> None:
