@@ -286,6 +286,11 @@ def Rename(source: str, target: str, sync: bool = True) -> None:
     _here.side.Rename(source, target, sync)
 
 
+def HardLink(path: str, name: str) -> None:
+    """Give a file another name, durably; raise FileExistsError if there is something of that name."""
+    _here.side.HardLink(path, name)
+
+
 def Symlink(target: str, path: str) -> None:
     """Make ``path`` a link to ``target``."""
     _here.side.Symlink(target, path)

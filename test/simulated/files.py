@@ -263,6 +263,16 @@ class Files:
             self._disk.SyncFolder(posixpath.dirname(target))
             self._disk.SyncFolder(posixpath.dirname(source))
 
+    def HardLink(self, path: str, name: str) -> None:
+        self.world.Reach("HardLink", f"{path} {name}")
+        self._disk.NeedRoom(name)
+        inode = self._disk.Find(path, follow=False)
+        if isinstance(inode, Folder):
+            raise Fail(errno.EPERM, path)
+        self._disk.Insert(name, inode)
+        self.world.Reach("HardLink.sync_folder", name)
+        self._disk.SyncFolder(posixpath.dirname(name))
+
     def Symlink(self, target: str, path: str) -> None:
         self.world.Reach("Symlink", path)
         self._disk.NeedRoom(path)

@@ -38,6 +38,7 @@ _MODULES = {
         "RemoveDir",
         "RemoveTree",
         "Rename",
+        "HardLink",
         "Symlink",
         "ReadLink",
         "Chmod",

@@ -291,6 +291,11 @@ def Rename(source: str, target: str, sync: bool = True) -> None:
             SyncDir(folder)
 
 
+def HardLink(path: str, name: str) -> None:
+    os.link(path, name, follow_symlinks=False)
+    SyncDir(os.path.dirname(name))
+
+
 def Chown(path: str, uid: int, gid: int) -> None:
     os.chown(path, uid, gid, follow_symlinks=False)
 

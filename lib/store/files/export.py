@@ -419,7 +419,7 @@ class Exporter:
             )
         self._left = left
         for path in foreign:
-            self._PutAside(path)
+            self._PutAside(path, replaced=targets.get(path) is not None)
             shown.placed[path] = ""
         self._shown = shown
         return unstamped
@@ -436,9 +436,13 @@ class Exporter:
             if digest and path not in targets and path.startswith(pathutils.QUEUE_DIR + "/") and not IsArchived(path)
         }
 
-    def _PutAside(self, path: str) -> None:
+    def _PutAside(self, path: str, replaced: bool) -> None:
+        """Keep a file under another name; one that is ``replaced`` stays in place until then, as others read it."""
         target = f"{self._folder}/{ASIDE_PREFIX}{int(runtime.Time() * 1000)}-{path.rpartition('/')[2]}"
-        runtime.Rename(path, target)
+        if replaced:
+            runtime.HardLink(path, target)
+        else:
+            runtime.Rename(path, target)
         logging.warning(
             "File %s was not written by the store: it was put aside as %s and is written anew", path, target
         )

@@ -186,6 +186,25 @@ def test_links_lead_to_their_targets(place: Place) -> None:
 
 
 @Everywhere
+def test_a_file_of_two_names_stays_as_long_as_it_has_one(place: Place) -> None:
+    runtime.WriteFile(place.Path("file"), b"old")
+    runtime.HardLink(place.Path("file"), place.Path("kept"))
+    assert runtime.Stat(place.Path("file")).st_ino == runtime.Stat(place.Path("kept")).st_ino
+    runtime.WriteFile(place.Path("file"), b"new")
+    assert (runtime.ReadFile(place.Path("file")), runtime.ReadFile(place.Path("kept"))) == (b"new", b"old")
+    with pytest.raises(FileExistsError):
+        runtime.HardLink(place.Path("file"), place.Path("kept"))
+    with pytest.raises(FileNotFoundError):
+        runtime.HardLink(place.Path("missing"), place.Path("other"))
+    runtime.MakeDirs(place.Path("folder"))
+    with pytest.raises(PermissionError):
+        runtime.HardLink(place.Path("folder"), place.Path("other"))
+    runtime.Symlink("file", place.Path("link"))
+    runtime.HardLink(place.Path("link"), place.Path("other"))
+    assert runtime.ReadLink(place.Path("other")) == "file"
+
+
+@Everywhere
 def test_only_a_regular_file_is_read_where_others_put_things(place: Place) -> None:
     runtime.WriteFile(place.Path("file"), b"data")
     assert runtime.ReadRegular(place.Path("file"), 4) == b"data"

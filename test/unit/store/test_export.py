@@ -217,6 +217,39 @@ def test_foreign_files_are_put_aside_on_a_node_that_is_not_the_master() -> None:
         world.AddMachine("node2").Call(story)
 
 
+def test_a_foreign_file_stays_in_place_until_the_one_of_the_store_is() -> None:
+    """Its readers, confd and programs of release 3.1, find the one or the other at any moment, also after a power cut."""
+    for stop in range(0, 60, 4):
+        with World(stop) as world:
+            machine = world.AddMachine("node2")
+
+            def prepare() -> tuple[str, str]:
+                node = Node("node2")
+                node.NewExporter(serving=False).Round()
+                before = Text(pathutils.CLUSTER_CONF_FILE) or ""
+                Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.", "wob."))
+                return before, Text(pathutils.CLUSTER_CONF_FILE) or ""
+
+            def write() -> None:
+                export.Exporter(NewStore("node2"), export.Owners(), SsconfTexts).Round()
+
+            ours, foreign = machine.Call(prepare)
+            process = machine.StartProcess(write, "noded")
+            if not stop:
+                world.Run(
+                    until=lambda p=process, m=machine: not p.alive or not m.disk.Lookup(pathutils.CLUSTER_CONF_FILE)
+                )
+                assert not process.alive, "there is none for a moment"
+            world.Run(max_steps=stop * 4)
+            machine.PowerOff()
+            machine.PowerOn()
+            assert machine.Call(lambda: Text(pathutils.CLUSTER_CONF_FILE)) in (ours, foreign)
+            machine.Call(write)
+            assert machine.Call(lambda: Text(pathutils.CLUSTER_CONF_FILE)) == ours
+            kept = machine.Call(lambda: {Text(f"{pathutils.DATA_EXT_DIR}/{name}") for name in Asides()})
+            assert kept == {foreign}
+
+
 def test_an_edited_file_on_the_masters_node_is_left_for_its_next_start() -> None:
     def story(node: Node, machine: Machine) -> None:
         del machine
