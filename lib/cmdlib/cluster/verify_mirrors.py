@@ -86,6 +86,11 @@ def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[object
     _CheckStrangers(report, snapshot, instances, answers)
     _CheckIdle(report, snapshot, instances)
     protocols: dict[tuple[str | None, str], str] = {}
+    bound = {
+        instance.uuid
+        for instance, disk in _InUse(snapshot, instances)
+        if mirrors.NeedsOther(_StateOn(disk, instance.primary_node, answers))
+    }
     for instance, disk in _InUse(snapshot, instances):
         name = instance.name
         primary, other = instance.primary_node, disk_params.OtherSide(disk, instance.primary_node)
@@ -96,6 +101,9 @@ def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[object
         filled = here is not None and here["in_resync"]
         behind = None if disk.behind is None else snapshot.NodeName(disk.behind["node"])
         problems = _Problems(str(name), str(disk.iv_name), names, here, there, behind)
+        if here is not None and here["primary"] and here["frozen"]:
+            wait = _Wait(str(name), names, here, there, behind == names[1], instance.uuid in bound)
+            problems.insert(0, f"{disk.iv_name} is frozen on node {names[0]}, {wait}")
         for text in problems:
             report.Error(_CODE, INSTANCE, name, text)
         known = snapshot.nodes[primary].group, disk.dev_type
@@ -189,8 +197,6 @@ def _Problems(
     primary, other = nodes
     activate = f"use 'gnt-instance activate-disks {name}'"
     problems = []
-    if here is not None and here["primary"] and here["frozen"]:
-        problems.append(f"{disk} is frozen on node {primary}, {_Wait(name, nodes, here, behind == other, activate)}")
     sizes = [_Mib(state) for state in (here, there)]
     if all(sizes) and sizes[0] != sizes[1] and any(state and state["standalone"] for state in (here, there)):
         problems.append(
@@ -213,9 +219,25 @@ def _Problems(
     return problems
 
 
-def _Wait(name: str, nodes: tuple[str, str], here: dict[str, Any], other_is_behind: bool, activate: str) -> str:
-    """Return what a guest waits for whose side is frozen, and what to do."""
+def _Wait(
+    name: str,
+    nodes: tuple[str, str],
+    here: dict[str, Any],
+    there: dict[str, Any] | None,
+    other_is_behind: bool,
+    needs_other: bool,
+) -> str:
+    """Return what a guest waits for whose side is frozen, and what to do; ``needs_other``: for a disk of which only that has all."""
     primary, other = nodes
+    activate = f"use 'gnt-instance activate-disks {name}'"
+    refused = here["standalone"] or (there is not None and there["standalone"])
+    if needs_other and not other_is_behind and not refused and there is not None and there["local_uptodate"]:
+        return (
+            f"the guest waits for the connection to node {other}, on which it depends: repair that, or use 'gnt-instance failover"
+            f" {name}', as node {other} has every write that was acknowledged"
+        )
+    if here["local_uptodate"] and needs_other:
+        return f"the guest waits for node {other}, on which it depends for another disk"
     if here["local_uptodate"]:
         return (
             f"the guest waits for the connection to node {other}; the master decides within a minute, its job"

@@ -36,12 +36,14 @@ class Copies:
         self._source = caller.snapshot.nodes[source_uuid]
         self._disks = caller.snapshot.InstanceDisks(instance)
 
-    def CheckActive(self, excused: bool, older: bool, feedback: Callable[[str], None]) -> None:
+    def CheckActive(self, excused: bool, older: bool, feedback: Callable[[str], None]) -> list[objects.Disk]:
         """Raise OpExecError if an active disk lacks its storage, or is degraded without an excuse.
 
         A copy that has all the data, although the other one is not connected, has one.  ``older``: as in ``CheckIdle``.
+        Returns the disks of which it has all because the other side is frozen: that one must be recorded as behind before
+        anything lets it go on.
         """
-        idle = []
+        idle, waiting = [], []
         for disk in self._disks:
             if not disk_params.Of(disk).on_secondaries or not IsDegraded(
                 self._caller, self._node_uuid, self._instance, disk
@@ -51,6 +53,9 @@ class Copies:
             if view is None:
                 raise self._Silent()
             state = view.get(disk.uuid)
+            if not excused and self._IsWaitedFor(disk, state):
+                waiting.append(disk)
+                continue
             may_be_alone = excused or self._HasAll(disk)
             if state is None and may_be_alone:
                 # Where it is not set up nothing is known of its data yet.
@@ -67,6 +72,17 @@ class Copies:
             self._JudgeAge(disk, state, older, feedback)
             feedback(f"Ignoring degraded disk {disk.iv_name} on {self._ROLE} {self._node}")
         self._SetUpAndJudge(idle, older, feedback)
+        return waiting
+
+    def _IsWaitedFor(self, disk: objects.Disk, state: dict[str, Any] | None) -> bool:
+        """Return whether this copy was complete when the link was lost, and no write has been acknowledged on the other side since.
+
+        One that was attached after that would be ``Consistent``.  A side that refuses to connect may have been used by hand.
+        """
+        if disk.behind is not None or state is None or state.get("disk") != mirrors.UPTODATE or state["standalone"]:
+            return False
+        there = (mirrors.LookBriefly(self._caller, self._instance, [disk], self._source.uuid) or {}).get(disk.uuid)
+        return there is not None and bool(there["primary"] and there["frozen"] and not there["standalone"])
 
     def _WhenDegraded(self) -> str:
         name = self._instance.name

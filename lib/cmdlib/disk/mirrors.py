@@ -20,8 +20,9 @@ Caller = LogicalUnit | Tasklet
 HERE, THERE = "here", "there"
 # Seconds between looks at two sides that change at the moment.
 _AGREE_PAUSE = 2.0
-# What DRBD calls data that it knows to be older than the other side's, and data that is partly so.
-OUTDATED, INCONSISTENT = "Outdated", "Inconsistent"
+# What DRBD calls data that is complete, and was when the link was lost; that it knows to be older than the other side's; and
+# that is partly so.
+UPTODATE, OUTDATED, INCONSISTENT = "UpToDate", "Outdated", "Inconsistent"
 
 # What a node says of the mirrors asked for: by the disk's uuid; None without an answer.
 View = dict[str, dict[str, Any]]

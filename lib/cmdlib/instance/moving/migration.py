@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, params, runtime
@@ -262,8 +263,10 @@ class TLMigrateInstance(Settler):
             return
         EndLeftovers(self, instance, situation, keep=source.uuid)
         self._CheckSourceIsOff(self.target_uuid)
-        self._CheckCopies(self.target_uuid, situation, excused=source.offline or self._ignore_consistency)
+        waiting = self._CheckCopies(self.target_uuid, situation, excused=source.offline or self._ignore_consistency)
         self._MakeRoom()
+        if waiting:
+            self._GiveUpWaiting(waiting)
         silent = self._StopGuest(instance, source)
         if silent:
             # The old primary's copy is given up: one that it was still filling stays incomplete.
@@ -323,18 +326,32 @@ class TLMigrateInstance(Settler):
         )
         return bool(result.fail_msg)
 
-    def _CheckCopies(self, node_uuid: str, situation: Situation, excused: bool) -> None:
-        """Check that a node has the data of all disks; ``excused``: a mirror in use may be degraded."""
+    def _GiveUpWaiting(self, disks: Sequence[objects.Disk]) -> None:
+        """Record that the source's sides of disks, which are frozen, do not count: what waits there can be failed then."""
+        names = ", ".join(str(disk.iv_name) for disk in disks)
+        source, target = self._Name(self.source_uuid), self._Name(self.target_uuid)
+        self._feedback(
+            f"* {names} on {source} is frozen, so {target} has all that was acknowledged; the copy on {source} is recorded as"
+            " behind from now on"
+        )
+        mirrors.RecordBehind(self, self._instance, disks, self.source_uuid, answers=True)
+
+    def _CheckCopies(self, node_uuid: str, situation: Situation, excused: bool) -> list[objects.Disk]:
+        """Check that a node has the data of all disks; ``excused``: a mirror in use may be degraded.
+
+        Return the disks of which it has all because the other side is frozen.
+        """
         copies = Copies(self, self._instance, node_uuid, self.source_uuid)
         # Disks of a guest that runs are in use whatever is recorded of them.
         if self._instance.disks_active or situation.IsHere(self.source_uuid):
             self._feedback("* checking disk consistency between source and target")
-            copies.CheckActive(excused, self._ignore_consistency, self._feedback)
-        elif self.mirror == disk_params.INTERNAL:
+            return copies.CheckActive(excused, self._ignore_consistency, self._feedback)
+        if self.mirror == disk_params.INTERNAL:
             self._feedback(f"* checking the disks on {self._Name(node_uuid)}")
             copies.CheckIdle(self._ignore_consistency, self._feedback)
         else:
             self._feedback("* not checking disk consistency as instance is not running")
+        return []
 
     def _StartOnTarget(self, stays: bool, ignore_secondaries: bool = True) -> None:
         """Set the disks up and start the guest.

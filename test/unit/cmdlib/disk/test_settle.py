@@ -362,6 +362,7 @@ def test_verify_says_what_a_guest_waits_for_whose_own_side_has_no_data(master: M
         master.nodes[0], (disk, master.Instance(WEB)), (disk.children, master.Instance(WEB))
     ).Raise("not detached")
     _Cut(master)
+    master[1].Stop()
     (finding,) = [finding for finding in _Findings(master) if "is frozen" in finding]
     assert "bring node node2.example.org back" in finding and "the master decides" not in finding
     assert f"gnt-instance activate-disks {WEB}" in finding and f"gnt-instance shutdown --timeout 0 {WEB}" in finding

@@ -129,6 +129,78 @@ def test_a_served_guest_whose_link_breaks_fails_over_without_accepting_a_loss(th
     assert {(role, disk) for _, role, disk in served.mirrors.States()[1]} == {("Primary", "UpToDate")}
 
 
+@pytest.mark.req("D20-FOA-01")
+@pytest.mark.parametrize("failed", [True, False], ids=["one served by the other node", "both whole"])
+def test_a_guest_that_stands_still_fails_over_without_accepting_a_loss(three: Master, failed: bool) -> None:
+    """The link was lost.  Of a disk that is frozen the other node has every acknowledged write, too."""
+    served = Served(three)
+    if failed:
+        served.FailFirstDisk()
+    served.mirrors.links.Cut()
+    assert all(device.frozen for device in served.mirrors.machines[0].devices.values())
+    served.FailOver()
+    assert served.Behind() == [FIRST] * 2
+    assert WEB in three[1].guests and WEB not in three[0].guests
+    assert {(role, disk) for _, role, disk in served.mirrors.States()[1]} == {("Primary", "UpToDate")}
+    served.mirrors.links.Heal()
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    served.Settle()
+    assert served.Behind() == [None, None] and served.mirrors.States()[:2] == [[SECONDARY] * 2, [PRIMARY] * 2]
+
+
+def test_a_frozen_side_is_given_up_before_anybody_can_let_it_go_on(three: Master) -> None:
+    """The guest does not end: it stays where it is, and the copy that it waits with does not count from then on."""
+    served = Served(three)
+    served.mirrors.links.Cut()
+    seen: list[list[str | None]] = []
+    three[0].before = lambda name, _args: seen.append(served.Behind()) if name == "instance_shutdown" else None
+    three[0].faults["instance_shutdown"] = "it does not end"
+    with pytest.raises(errors.OpExecError, match="could not be shut down"):
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert seen == [[FIRST] * 2] and served.Behind() == [FIRST] * 2
+    assert WEB in three[0].guests and all(device.frozen for device in served.mirrors.machines[0].devices.values())
+    three[0].faults.clear()
+    served.mirrors.links.Heal()
+    assert not any(device.frozen for device in served.mirrors.machines[0].devices.values())
+    served.Settle()
+    assert served.Behind() == [None, None] and WEB in three[0].guests
+
+
+def _SetUpAnew(served: Served) -> None:
+    """The other node was restarted after the link was lost: what its disks have may be from before that."""
+    served.mirrors.machines[1].LosePower()
+    served.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    assert {disk for _, _, disk in served.mirrors.States()[1]} == {"Consistent"}
+
+
+def _Refuse(number: int) -> Callable[[Served], None]:
+    """Somebody has dropped the link by hand on a node."""
+
+    def refuse(served: Served) -> None:
+        for device in served.mirrors.machines[number].devices.values():
+            device.link = "StandAlone"
+        served.mirrors.links.Publish()
+
+    return refuse
+
+
+def _LetGoOn(served: Served) -> None:
+    """Somebody has let the guest write by hand."""
+    for device in served.mirrors.machines[0].devices.values():
+        device.frozen = False
+    served.mirrors.links.Publish()
+
+
+@pytest.mark.parametrize("event", [_SetUpAnew, _Refuse(0), _Refuse(1), _LetGoOn])
+def test_a_copy_that_may_lack_writes_is_not_failed_over_to(three: Master, event: Callable[[Served], None]) -> None:
+    served = Served(three)
+    served.mirrors.links.Cut()
+    event(served)
+    with pytest.raises(errors.OpExecError, match="disk/0 is degraded or not fully synchronized on target node"):
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert served.Behind() == [None, None] and WEB in three[0].guests
+
+
 def test_a_guest_that_may_have_gone_on_alone_does_not_fail_over_by_an_old_record(three: Master) -> None:
     """Its side was filled again, the record is not ended yet, and the link breaks."""
     served = Served(three)
@@ -310,10 +382,34 @@ def test_verify_says_what_a_guest_waits_for_without_data_of_its_own(three: Maste
     assert all(device.frozen for device in served.mirrors.machines[0].devices.values())
     findings = _Findings(three)
     assert len(findings) == 2 and not any("the master decides" in text for text in findings)
-    ended_by = "failover --ignore-consistency" if settled else "shutdown --timeout 0"
-    assert f"'gnt-instance {ended_by} {WEB}' ends the guest" in findings[0]
-    assert (f"bring node {SECOND} back" in findings[0]) is not settled
+    if settled:
+        assert f"'gnt-instance failover --ignore-consistency {WEB}' ends the guest" in findings[0]
+    else:
+        assert f"'gnt-instance failover {WEB}', as node {SECOND} has every write that was acknowledged" in findings[0]
+        three[1].Stop()
+        findings = _Findings(three)
+        assert f"bring node {SECOND} back" in findings[0]
+        assert f"'gnt-instance shutdown --timeout 0 {WEB}' ends the guest" in findings[0]
     three.Run(opcodes.OpInstanceShutdown(instance_name=WEB, timeout=0))
+
+
+def test_verify_knows_that_the_guest_depends_on_the_other_node_for_another_disk(three: Master) -> None:
+    """The master decides nothing about the disk that is whole; what verify names works."""
+    served = Served(three)
+    served.FailFirstDisk()
+    served.mirrors.links.Cut()
+    findings = _Findings(three)
+    way = f"on which it depends: repair that, or use 'gnt-instance failover {WEB}'"
+    assert len(findings) == 2 and all(way in text for text in findings)
+    three[1].Stop()
+    findings = _Findings(three)
+    assert f"bring node {SECOND} back" in findings[0]
+    assert (
+        f"disk/1 is frozen on node {FIRST}, the guest waits for node {SECOND}, on which it depends for another disk"
+        in findings[1]
+    )
+    three[1].Start()
+    served.FailOver()
 
 
 def test_verify_names_no_decision_where_none_can_be_made(three: Master) -> None:
@@ -326,7 +422,7 @@ def test_verify_names_no_decision_where_none_can_be_made(three: Master) -> None:
         ("Consistent", True)
     }
     assert served.NeedDecisions() == [False, False]
-    assert all(f"bring node {SECOND} back" in text for text in _Findings(three))
+    assert all(f"'gnt-instance failover {WEB}'" in text for text in _Findings(three))
     served.mirrors.links.Heal()
     assert served.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
 
