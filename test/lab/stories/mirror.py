@@ -427,6 +427,31 @@ def mirror_link_one_way(stage: Stage) -> None:
     _Link(stage, lambda *sides: stage.cluster.links.Cut(sides[1 - deaf].name, sides[deaf].name), True)
 
 
+def mirror_served_link_cut(stage: Stage) -> None:
+    """One of two disks is served by the other node when the link is lost: the guest stands still, and fails over without a loss."""
+    primary, secondary = Pair(stage)
+    with stage.Instance("drbd", primary, secondary, disks=2) as name:
+        WaitForSync(stage, name)
+        with stage.Writing(name, primary) as writer:
+            minors = [minor for node, minor in Minors(stage, name) if node is primary]
+            primary.Run("drbdsetup", "detach", str(minors[1]))
+            _WaitUntilNothing(lambda: not Disks(stage, name)[1].get("behind"), "the master does not notice that")
+            writer.WaitFor(100)
+            stage.cluster.links.CutOff(secondary.name)
+            _WaitForLoss(stage, name, primary)
+            assert all(Mirrors(primary)[minor].flags.startswith("s") for minor in minors), Mirrors(primary)
+            said = stage.cluster.Gnt("cluster", "verify", check=False).stdout
+            assert f"or use 'gnt-instance failover {name}'" in " ".join(said.split()), said
+            stage.Gnt("instance", "failover", "-f", name)
+            writer.WaitFor()
+            stage.CheckWrites(writer, secondary)
+            CheckOnePrimary(stage, name)
+            stage.cluster.links.Heal()
+            stage.Gnt("instance", "activate-disks", name)
+            MoveAndCheck(stage, name, primary)
+            writer.WaitFor()
+
+
 def mirror_link_slow(stage: Stage) -> None:
     """Each packet between the sides takes a tenth of a second."""
 
