@@ -510,6 +510,32 @@ def _LostAlone(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     one.CheckWrites(one.Acknowledged())
 
 
+def _LostAfterItsLink(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
+    """A frozen side loses its disk, and its link comes back: what is written from then on is on the other side only, and both know."""
+    one.StartWriter()
+    pair.Cut()
+    one.Wait(frozen=True)
+    two.Wait(connection="WFConnection")
+    one.DetachByForce()
+    pair.Heal()
+    one.Wait(connected=True, frozen=False, disk="Diskless", peer_disk="UpToDate")
+    one.WaitForWrites(len(one.Acknowledged()))
+    two.Do(("drbd_follow", [[two.Disk("behind")]]))
+    one.Do(("drbd_follow", [[one.Disk("ahead")]]))
+    # Closed and set up again, it has no writer whose data it would miss.
+    one.StopWriter()
+    acknowledged = one.Acknowledged()
+    one.Do(("blockdev_shutdown", [one.Disk("ahead")]))
+    before = one.Fills()
+    one.Do(one.Assemble("ahead"))
+    one.WaitForFill(before)
+    one.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate")
+    for side in (one, two):
+        side.Do(("drbd_follow", [[side.Disk("counts")]]))
+    one.Do(one.Assemble("counts", primary=True))
+    one.CheckWrites(acknowledged)
+
+
 def _OutdatedBesideNoDisk(pair: MirrorPair, one: MirrorSide, two: MirrorSide) -> None:
     """A side that was left behind, and whose loss somebody accepts, is opened although the other one is connected without data."""
     acknowledged = one.Acknowledged()
@@ -683,6 +709,7 @@ _CHAPTERS: tuple[Callable[[MirrorPair, MirrorSide, MirrorSide], None], ...] = (
     _GoneBack,
     _LostWhileDetaching,
     _LostAlone,
+    _LostAfterItsLink,
     _OutdatedBesideNoDisk,
     _BothWritten,
     _DroppedByHand,

@@ -189,6 +189,22 @@ class Links:
         for device, other in ((one, two), (two, one)):
             _Remember(device)
             device.peer_disk = other.disk
+            if device.role == "Primary":
+                self.Open(device)
+
+    def GoAlone(self, device: Device) -> None:
+        """Data changes here from now on and not there."""
+        if not device.known.base:
+            device.known.base = device.known.now
+            device.known.now = next(self.generations)
+
+    def Open(self, device: Device) -> None:
+        """An open side is linked: what its user writes from now on is not on a side without a disk."""
+        peer = self.PeerOf(device)
+        for side, other in ((device, peer), (peer, device)):
+            if side.disk == "UpToDate" and other.disk == "Diskless":
+                self.GoAlone(side)
+        device.shown = peer.known.now if device.disk == "Diskless" else 0
 
     def Fill(self, source: Device, target: Device) -> None:
         self.fills += 1
@@ -304,7 +320,7 @@ class StandInDrbd:
         self._links.Drop(device)
         device.link, device.ends = "StandAlone", None
         if device.role == "Primary":
-            self._GoAlone(device)
+            self._links.GoAlone(device)
         self._links.Publish()
 
     def LoseMeta(self, disk: objects.Disk) -> None:
@@ -370,13 +386,7 @@ class StandInDrbd:
         if device.freezes and device.peer_disk not in ("Outdated", "Inconsistent", "Diskless"):
             device.frozen = True
         else:
-            self._GoAlone(device)
-
-    def _GoAlone(self, device: Device) -> None:
-        """Data changes here from now on and not there."""
-        if not device.known.base:
-            device.known.base = device.known.now
-            device.known.now = next(self._links.generations)
+            self._links.GoAlone(device)
 
     # --- programs: dd -------------------------------------------------------------------------------------------------
 
@@ -559,9 +569,11 @@ class StandInDrbd:
             device.disk = "UpToDate"
             if not linked:
                 device.peer_disk = "Outdated" if device.freezes else "DUnknown"
-            self._GoAlone(device)
+            self._links.GoAlone(device)
         device.role, device.discard = "Primary", False
         _Remember(device)
+        if linked:
+            self._links.Open(device)
         if linked and device.disk == "UpToDate" and device.peer_disk == "Inconsistent" and device.link == "Connected":
             # A new mirror whose first side has just been chosen.
             self._links.PeerOf(device).link = device.link = "WFConnection"
@@ -583,7 +595,7 @@ class StandInDrbd:
         seen = device.known
         if device.link not in ("StandAlone", "WFConnection"):
             device.link = self._links.PeerOf(device).link = "Connected"
-            self._GoAlone(self._links.PeerOf(device))
+            self._links.GoAlone(self._links.PeerOf(device))
             seen = self._links.PeerOf(device).known
         else:
             device.frozen = device.role == "Primary" and (device.frozen or device.no_data == _SUSPEND)
@@ -611,7 +623,7 @@ class StandInDrbd:
         if device.frozen:
             device.frozen = False
             if device.disk == "UpToDate":
-                self._GoAlone(device)
+                self._links.GoAlone(device)
 
     def _DoPauseSync(self, names: list[str], _options: dict[str, str]) -> None:
         if self._At(names[0]).paused:

@@ -38,7 +38,7 @@ def Disks(stage: Stage, name: str) -> list[dict[str, Any]]:
 
 
 def Minors(stage: Stage, name: str) -> list[tuple[Node, int]]:
-    """Return (node, minor) of all sides of the instance's mirrors."""
+    """Return (node, minor) of all sides of the instance's mirrors, those of each disk one after the other."""
     names = {uuid: node["name"] for uuid, node in stage.cluster.Config()["nodes"].items()}
     nodes = {node.name: node for node in stage.cluster.nodes}
     sides = []
@@ -66,12 +66,14 @@ def CheckOnePrimary(stage: Stage, name: str) -> None:
 
     It looks at rest.  Two that were open before have writes of their own: they do not connect, or a write is lost.
     """
-    primaries = [
-        node.name
-        for node, minor in Minors(stage, name)
-        if node.machine.running and (mirror := Mirrors(node).get(minor)) and mirror.role == "Primary"
-    ]
-    assert len(set(primaries)) == len(primaries) <= len(Disks(stage, name)), f"{name} is primary on {primaries}"
+    sides = Minors(stage, name)
+    for both in zip(sides[::2], sides[1::2], strict=True):
+        primaries = [
+            node.name
+            for node, minor in both
+            if node.machine.running and (mirror := Mirrors(node).get(minor)) and mirror.role == "Primary"
+        ]
+        assert len(primaries) <= 1, f"{name} is primary on {primaries}"
 
 
 def Pair(stage: Stage) -> tuple[Node, Node]:

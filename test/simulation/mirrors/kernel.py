@@ -237,11 +237,7 @@ class Half:
         if self.link != CONNECTED:
             self.GoOnAlone()
             return
-        for half in (self, self.other):
-            # What is written from now on is not on a half without a disk.
-            if half.other.disk == DISKLESS and half.disk == UPTODATE and not half.bitmap:
-                half.bitmap, half.current = half.current, self.kernel.NewGeneration()
-        self.shown = self.other.current if self.disk == DISKLESS else 0
+        self.kernel.BeginAlone(self)
 
     def Write(self, number: int) -> None:
         self.data.add(number)
@@ -455,7 +451,17 @@ class Kernel(GuestDisk):
             half.peer_disk = half.other.disk
             half.frozen = False
             half.discard = False
+        for half in pair:
+            if half.primary:
+                self.BeginAlone(half)
         self.world.Note(f"connected: {pair}")
+
+    def BeginAlone(self, opened: Half) -> None:
+        """What is written on an open half from now on is not on one without a disk: the other one gets a generation of its own."""
+        for half in (opened, opened.other):
+            if half.other.disk == DISKLESS and half.disk == UPTODATE and not half.bitmap:
+                half.bitmap, half.current = half.current, self.NewGeneration()
+        opened.shown = opened.other.current if opened.disk == DISKLESS else 0
 
     def _Parted(self, first: Half, second: Half) -> bool:
         """Whether both halves have gone ways of their own, and nobody has said which one is given up."""
