@@ -45,7 +45,7 @@ def _WroteAlone(master: Master, mirrors: Mirrors) -> None:
     mirrors.links.Cut()
     for device in mirrors.machines[0].devices.values():
         device.frozen = False
-        mirrors.machines[0]._GoAlone(device)
+        mirrors.links.GoAlone(device)
     _Lost(master, mirrors, 0)
 
 
@@ -126,7 +126,7 @@ def test_a_side_that_lacks_data_is_no_second_choice_because_it_refuses_to_connec
     mirrors.links.Cut()
     for device in mirrors.machines[0].devices.values():
         device.frozen, device.options["fencing"] = False, "dont-care"
-        mirrors.machines[0]._GoAlone(device)
+        mirrors.links.GoAlone(device)
     for device in mirrors.machines[1].devices.values():
         device.link = "StandAlone"
         if there == "a stranger":
@@ -172,7 +172,7 @@ def test_a_link_that_was_dropped_by_hand_is_not_decided_if_the_other_side_may_ha
     mirrors = Mirrors(three)
     _DropLinks(three, mirrors)
     for device in mirrors.machines[1].devices.values():
-        mirrors.machines[1]._GoAlone(device)
+        mirrors.links.GoAlone(device)
         device.disk = "UpToDate" if there == "silent" else there
     mirrors.links.Publish()
     if there == "silent":
