@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from support import joining
@@ -39,6 +41,33 @@ def Forced(words: list[str]) -> list[str]:
 def Works(node: RealNode) -> None:
     with node.Client() as client:
         assert FollowJob(client, client.SubmitJob([DELAY]))[0] == "success"
+
+
+def Halt(node: RealNode) -> None:
+    """Let the node's master daemon stand still between two transactions: in one, its node daemon would wait for it."""
+    pid = node.Pid(MASTERD)
+
+    def stands_still() -> bool:
+        tasks = Path(f"/proc/{pid}/task").glob("*/stat")
+        try:
+            return all(task.read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
+        except ProcessLookupError:
+            return False  # a thread has just ended
+
+    def halted() -> bool:
+        os.kill(pid, signal.SIGSTOP)
+        WaitUntil(stands_still, "it stands still")
+        copy = sqlite3.connect(node.Path("/var/lib/ganeti/ext/store.db"), timeout=0, isolation_level=None)
+        try:
+            copy.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            os.kill(pid, signal.SIGCONT)
+            return False
+        finally:
+            copy.close()
+        return True
+
+    WaitUntil(halted, "it stands still between two transactions")
 
 
 def LoseTheOldMaster(cluster: RealCluster) -> tuple[RealNode, RealNode, RealNode]:
@@ -164,7 +193,7 @@ def test_a_node_that_still_is_a_candidate_hears_who_the_newer_master_is() -> Non
         cluster.CutPower(old)
         new.StartMaster("--take-over")
         Works(new)
-        new.Signal(MASTERD, signal.SIGSTOP)  # it would bring the files of the old one up to date
+        Halt(new)  # it would bring the files of the old one up to date
         old.StartNoded()
         refused = old.StartMaster(check=False)
         assert refused.returncode == 11
