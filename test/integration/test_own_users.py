@@ -125,11 +125,16 @@ def InPlace(*nodes: OwnUsersNode) -> None:
         assert "\n".join(found) == ""
 
 
+def Unfinished(node: OwnUsersNode) -> list[str]:
+    """The files that a node was writing when its power failed."""
+    return [path for path in Everything(node) if re.search(r"/[.][^/]+[.]new-[0-9a-f]{12}$", path)]
+
+
 def CleanUnfinished(node: OwnUsersNode) -> None:
     """A node without power may have been writing; a day later its cleaner, run as root and as masterd's user, removes that."""
     for name in ("config.data", "queue/job-7"):
         node.Write(f"{DATA}/{os.path.dirname(name)}/.{os.path.basename(name)}.new-0123456789ab", "half")
-    unfinished = [path for path in Everything(node) if re.search(r"/[.][^/]+[.]new-[0-9a-f]{12}$", path)]
+    unfinished = Unfinished(node)
     assert len(unfinished) >= 2
     for path in unfinished:
         os.utime(path, (1, 1))
@@ -277,6 +282,9 @@ def test_daemons_change_their_users_whatever_was_left(cluster: OwnUsersCluster) 
             InPlace(*cluster.nodes)
         for node in cluster.nodes:
             cluster.CutPower(node)
+            # As its cleaner would do, a day later.
+            for path in Unfinished(node):
+                os.unlink(path)
         assert all(os.path.exists(cluster[0].Path(f"{RUN}/{daemon}.pid")) for daemon in OWNERS)
 
 
