@@ -466,9 +466,11 @@ def test_root_follows_no_link_of_the_master_daemon(cluster: OwnUsersCluster) -> 
     assert refused.returncode == 1 and f"{DATA}/queue is not a directory" in refused.stderr
     assert node.Start(CONFD, check=False).returncode == 1
     treasure.Check()
-    for name in ("queue", "rapi"):
-        os.unlink(node.Path(f"{DATA}/{name}"))
-        os.rename(node.Path(f"{DATA}/{name}.moved"), node.Path(f"{DATA}/{name}"))
+    # Between the two steps its node daemon would make a folder anew.
+    with cluster.Halted(node):
+        for name in ("queue", "rapi"):
+            os.unlink(node.Path(f"{DATA}/{name}"))
+            os.rename(node.Path(f"{DATA}/{name}.moved"), node.Path(f"{DATA}/{name}"))
     os.unlink(node.Path(f"{DATA}/ssconf_node_list"))
     # What the master sends to all nodes was written anew, as files.
     Said(cluster[0], "gnt-cluster", "redist-conf")
