@@ -73,6 +73,8 @@ class MirrorKeeper(WokenThread):
         self._asked: set[str] = set()
         self._answers: list[RpcResult] = []
         self._needing: dict[str, set[str]] = {}
+        # By node: the instances whose jobs had not ended when it was asked.
+        self._acting: dict[str, set[str]] = {}
         # Nodes that did not answer the last time: what was logged of each, and when.
         self._silent: dict[str, tuple[str, float]] = {}
         # By instance.
@@ -98,6 +100,7 @@ class MirrorKeeper(WokenThread):
             self._asked.update(free)
         for result in answers:
             self._Read(result, watched.get(result.node, ()))
+        self._acting.update((uuid, self._Acting(watched[uuid])) for uuid in free)
         if free:
             self._rpc.Start("drbd_states", free, [], self._Answered, PATIENCE)
         return bool(watched)
@@ -140,12 +143,14 @@ class MirrorKeeper(WokenThread):
     def _Judge(self, node: str, watched: Sequence[tuple[objects.Instance, objects.Disk]], payload: Any) -> None:
         """Have a job made for each instance that needed a decision in this look and in the one before."""
         view = mirrors.Pick([disk for _, disk in watched], node, payload)
+        acting = self._acting.get(node, set())
         # Of a guest that needs the other node anyway, no side there is given up.
         bound = {instance.uuid for instance, disk in watched if mirrors.NeedsOther(view.get(disk.uuid))}
         needing = {
             disk.uuid
             for instance, disk in watched
-            if NeedsDecision(disk, node, view.get(disk.uuid))
+            if instance.uuid not in acting
+            and NeedsDecision(disk, node, view.get(disk.uuid))
             and not (instance.uuid in bound and view[disk.uuid]["frozen"])
         }
         confirmed = needing & self._needing.get(node, set())
@@ -157,6 +162,10 @@ class MirrorKeeper(WokenThread):
                 return
             disks = [disk for owner, disk in watched if owner.uuid == instance.uuid]
             self._Settle(instance, [(disk.behind, view.get(disk.uuid)) for disk in disks])
+
+    def _Acting(self, watched: Sequence[tuple[objects.Instance, objects.Disk]]) -> set[str]:
+        """Return the instances whose jobs have not ended: what their node answers now may be what they change."""
+        return {instance.uuid for instance, _ in watched if not self._HasEnded(self._Last(instance))}
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
@@ -182,12 +191,16 @@ class MirrorKeeper(WokenThread):
     def _Last(self, instance: objects.Instance) -> _Try:
         return self._jobs.get(instance.uuid, _Try())
 
+    def _HasEnded(self, last: _Try) -> bool:
+        """Return whether the job has ended, was not taken in, or is not known any longer."""
+        return last.job_id is None or self._status(last.job_id) in (*constants.JOBS_FINALIZED, None)
+
     def _Settle(self, instance: objects.Instance, said: Sequence[tuple[Any, Mapping[str, Any] | None]]) -> None:
         """Have a job made unless the last one has not ended, or failed a while ago only; ``said``: of each mirror, record and state."""
         last, now = self._Last(instance), runtime.Monotonic()
-        status = None if last.job_id is None else self._status(last.job_id)
-        if status not in (*constants.JOBS_FINALIZED, None):
+        if not self._HasEnded(last):
             return
+        status = None if last.job_id is None else self._status(last.job_id)
         known = [(behind, {**state, "sync_percent": None} if state else None) for behind, state in said]
         in_vain = status == constants.JOB_STATUS_ERROR and known == last.said
         if status != constants.JOB_STATUS_SUCCESS and now < last.when + (last.pause if in_vain else RETRY_AFTER):

@@ -88,11 +88,12 @@ def test_what_two_looks_in_a_row_show_gets_one_job(three: Master) -> None:
         assert kept.Look(12) == [], "there is a job"
     mirrors.links.Heal()
     kept.states[1] = SUCCESS
-    kept.Look(2)
-    mirrors.links.Cut()
     assert kept.Look(2) == []
-    mirrors.links.Heal()
-    assert kept.Look(4) == [], "it was whole in between"
+    for _ in range(2):
+        mirrors.links.Cut()
+        assert kept.Look() == []
+        mirrors.links.Heal()
+        assert kept.Look(2) == [], "it was whole in between"
 
 
 def test_a_job_that_failed_is_followed_by_another_one_after_a_while(three: Master) -> None:
@@ -106,6 +107,7 @@ def test_a_job_that_failed_is_followed_by_another_one_after_a_while(three: Maste
         assert runtime.Monotonic() - began < RETRY_AFTER + 3 * PERIOD
     assert runtime.Monotonic() - began >= RETRY_AFTER
     kept.states[2] = SUCCESS
+    assert kept.Look(2) == [], "what was reported before it ended may be what it has changed"
     assert kept.Look() == [WEB], "what has succeeded and did not help need not wait"
     del kept.states[3]
     assert kept.Look(2) == [], "a job that is not known any longer may have failed"
@@ -114,6 +116,24 @@ def test_a_job_that_failed_is_followed_by_another_one_after_a_while(three: Maste
     assert kept.Look(20) == []
     kept.refuses = False
     assert kept.Look(10) == [WEB]
+
+
+def test_what_was_reported_while_a_job_worked_makes_no_other_one(three: Master) -> None:
+    """Each look reads what was answered after the one before: when the job was made, and while it worked."""
+    mirrors, kept = Mirrors(three), Kept(three)
+    _Add(three)
+    mirrors.links.Cut()
+    assert kept.Look(3) == [WEB]
+    kept.states[1] = RUNNING
+    assert kept.Look(3) == []
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    kept.states[1] = SUCCESS
+    assert kept.Look(6) == [], "the guest continues alone"
+    mirrors.links.Heal()
+    assert kept.Look(3) == [WEB]
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    kept.states[2] = SUCCESS
+    assert kept.Look(6) == [], "both copies count again"
 
 
 @pytest.mark.parametrize("fenced", [False, True])
