@@ -63,22 +63,17 @@ class SsconfTexts:
 
 
 class NodeExporter(export.Exporter):
-    """Writes nothing more once the node's copy is removed, as when it leaves the cluster; this process still has it open."""
-
-    _began = False
+    """Writes nothing where the node has no copy: before it joins a cluster, and after it has left; this process may have one open."""
 
     def Round(self, acknowledged: Position = NOWHERE) -> Position | None:
-        if self._HasLeft():
-            return None
-        shown = super().Round(acknowledged)
-        self._began = True
-        return shown
+        # Whoever opens a copy that is missing makes an empty one.
+        return super().Round(acknowledged) if self._HasCopy() else None
 
-    def _HasLeft(self) -> bool:
-        return self._began and not runtime.Exists(self._own.path)
+    def _HasCopy(self) -> bool:
+        return runtime.Exists(self._own.path)
 
     def GiveWay(self) -> None:
-        if self._HasLeft():
+        if not self._HasCopy():
             raise export.GaveWay
         super().GiveWay()
 

@@ -331,6 +331,20 @@ def test_a_node_that_leaves_the_cluster_gets_none_of_its_files_back() -> None:
     Play(story)
 
 
+def test_an_exporter_that_begins_when_its_node_has_left_makes_no_copy() -> None:
+    """It may need longer to start than the master to take the node out of the cluster."""
+
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.store.Close()
+        runtime.RemoveTree(pathutils.DATA_EXT_DIR)
+        exporter = NodeExporter(NewStore("node2"), export.Owners(), SsconfTexts)
+        assert exporter.Round() is None
+        assert not runtime.Exists(pathutils.DATA_EXT_DIR)
+
+    Play(story)
+
+
 def test_an_edit_may_change_everything_but_whose_cluster_it_is() -> None:
     def story(node: Node, machine: Machine) -> None:
         del machine
