@@ -134,9 +134,10 @@ def test_at_most_so_many_run(scene: Scene) -> None:
     delays = '--predicates=[["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]]'
     scene.Add(delays, "--action=RATE_LIMIT 2")
     assert scene.Rules()[0]["action"] == ["RATE_LIMIT", 2]
-    jobs = [scene.Submit("--interruptible", duration="300"), scene.Submit(), scene.Submit()]
-    # Both have started; one of them waits for the other's lock.
-    WaitUntil(lambda: {scene.Status(job) for job in jobs[:2]} == {"running", "waiting"}, "two of them have started")
+    jobs = [scene.Submit("--interruptible", duration="300")]
+    WaitUntil(lambda: scene.Status(jobs[0]) == "running", "the first one has the lock that the others need")
+    jobs += [scene.Submit(), scene.Submit()]
+    WaitUntil(lambda: scene.Status(jobs[1]) == "waiting", "the second one has started, too")
     # A job to which the rule does not apply starts and ends: whoever may run has been started.
     assert scene.Run("gnt-cluster", "search-tags", "nothing").code == 1
     assert scene.Status(jobs[2]) == "queued"
