@@ -317,12 +317,9 @@ class RealCluster:
         mark = f"GANETI_ROOTDIR={self.base}/".encode() if node is None else f"GANETI_ROOTDIR={node.root}\0".encode()
         found = []
         for name in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{name}/environ", "rb") as stream:
-                    if mark in stream.read() + b"\0":
-                        found.append(int(name))
-            except OSError:
-                pass  # gone, or not ours
+            with contextlib.suppress(OSError):  # gone, or not ours
+                if mark in _Environment(name) + b"\0":
+                    found.append(int(name))
         return found
 
     def CutPower(self, node: RealNode) -> None:
@@ -383,6 +380,18 @@ class RealCluster:
             _KillAll(pids)
         shutil.rmtree(self.base, ignore_errors=True)
         self._lease.Release()
+
+
+def _Environment(pid: str) -> bytes:
+    """Return the environment of a process; one that is about to become another program has none for a moment."""
+    while True:
+        texts = []
+        for kind in ("cmdline", "environ"):
+            with open(f"/proc/{pid}/{kind}", "rb") as stream:
+                texts.append(stream.read())
+        if any(texts):
+            return texts[1]
+        os.readlink(f"/proc/{pid}/exe")  # raises OSError for one of the kernel's own, or one that has ended
 
 
 def _KillAll(pids: list[int]) -> None:
