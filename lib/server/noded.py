@@ -11,6 +11,7 @@ The parent has one thread and never talks to a client.  A child keeps no state b
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import logging
@@ -21,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import backend, constants, daemon, errors, hosts, pathutils, runtime, ssconf
+from ganeti.daemon import signals
 from ganeti.daemon.memory import LockMemory
 from ganeti.http import Incoming, Reply, connection, tls
 from ganeti.http.forking import Child, ForkingServer, Helper, Kind, NoTurn, TooManyLate
@@ -272,11 +274,14 @@ def _Execute(options: Any, prepared: _Prepared, stop: daemon.StopSignal) -> int:
     parent = runtime.ProcessId()
 
     def export() -> None:
-        # Its imports are not for the parent, which stays small.
-        from ganeti.server.exporting import RunNodeExporter
+        # What it writes when it is told to end is not to be left unfinished.
+        signals.InterruptAtEnd()
+        with contextlib.suppress(KeyboardInterrupt):
+            # Its imports are not for the parent, which stays small.
+            from ganeti.server.exporting import RunNodeExporter
 
-        # A parent that is killed cannot end its children: one without a parent ends itself.
-        RunNodeExporter(prepared.node_store, lambda: os.getppid() != parent)
+            # A parent that is killed cannot end its children: one without a parent ends itself.
+            RunNodeExporter(prepared.node_store, lambda: os.getppid() != parent)
 
     if options.mlock:
         LockMemory()

@@ -9,6 +9,9 @@ import pytest
 from support.realcluster import FollowJob, RealCluster, RealNode, WaitUntil
 from support.stories import STARTER
 
+from ganeti import runtime
+
+QUEUE = "/var/lib/ganeti/queue"
 NODE_LIST = "/var/lib/ganeti/ssconf_node_list"
 CONFIG = "/var/lib/ganeti/config.data"
 
@@ -41,3 +44,41 @@ def test_removed_and_changed_files_come_back() -> None:
         done = master.Run([sys.executable, "-c", STARTER, "gnt-cluster", "redist-conf"], timeout=50)
         assert done.returncode == 0, done.stderr
         assert regular.Read(NODE_LIST) == wanted
+
+
+class SlowNode(RealNode):
+    """No file of its daemons is on disk as long as there is one called "gate"."""
+
+    def Program(self, daemon: str) -> str:
+        return (
+            "import os, time; fsync = os.fsync\n"
+            "def slow(handle):\n"
+            f"    while os.path.exists({self.Path('/gate')!r}) and '.new-' in os.readlink(f'/proc/self/fd/{{handle}}'):\n"
+            "        time.sleep(0.02)\n"
+            "    fsync(handle)\n"
+            f"os.fsync = slow\n{super().Program(daemon)}"
+        )
+
+
+class SlowCluster(RealCluster):
+    node_class = SlowNode
+
+
+def test_a_node_daemon_that_is_told_to_end_leaves_no_unfinished_file() -> None:
+    with SlowCluster(2) as cluster:
+        cluster.StartNodeDaemons()
+        master, candidate = cluster.nodes
+        master.StartMaster()
+
+        def unfinished() -> list[str]:
+            return [name for name in os.listdir(candidate.Path(QUEUE)) if runtime.UnfinishedName(name) is not None]
+
+        with master.Client() as client:
+            op = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0, "on_nodes": [], "on_master": True, "reason": []}
+            assert FollowJob(client, client.SubmitJob([op]))[0] == "success"
+            WaitUntil(lambda: os.path.exists(candidate.Path(f"{QUEUE}/job-1")), "the candidate has the job")
+            candidate.Write("/gate", "")
+            assert FollowJob(client, client.SubmitJob([op]))[0] == "success"
+        WaitUntil(unfinished, "the candidate writes the next job")
+        candidate.Stop("ganeti-noded")
+        assert unfinished() == []
