@@ -381,10 +381,11 @@ def test_when_there_are_too_many_the_longest_idle_goes(serve, paths):
 def test_when_all_wait_for_answers_a_new_one_is_refused_not_stuck(serve, master, paths):
     serve(max_clients=3, request_threads=4)
     busy = [Raw(paths[0]) for _ in range(3)]
-    for sock in busy:
+    for number, sock in enumerate(busy, 1):
         sock.sendall(Request("WaitForJobChange", 1, ["status"], None, None, 60))
-    while len(master.pending) < 3:
-        time.sleep(0.005)
+        # One after the other, so that the first answer is that of the first.
+        while len(master.pending) < number:
+            time.sleep(0.005)
     assert ReadEnd(Raw(paths[0]))
     master.pending[0].Complete(None)
     assert ReadAnswer(busy[0]) is not None
