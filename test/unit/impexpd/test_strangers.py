@@ -86,11 +86,13 @@ def test_many_strangers_are_not_in_the_way(place: Place, first: bytes) -> None:
 
 
 def test_a_stranger_has_some_seconds(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "HANDSHAKE_SECONDS", 0.3)
     receiver = place.Import(suffix=f"> {place.base}/target").Start()
     port = receiver.Port()
-    with _Stranger(place, port) as sock:
-        assert sock.recv(1) == b""
+    with monkeypatch.context() as hasty:
+        hasty.setattr(listening, "HANDSHAKE_SECONDS", 0.3)
+        with _Stranger(place, port) as sock:
+            assert sock.recv(1) == b""
+    # The right one may take longer for its handshake on a busy machine.
     _CheckWorks(place, receiver, port)
 
 
