@@ -95,8 +95,8 @@ def test_a_program_that_does_not_end_is_killed(place: Place, monkeypatch: pytest
     receiver = place.Import(suffix=f"| ( {script}; )", magic=None).Start()
     sender = place.Export(receiver.Port(), prefix="sleep 300 |", magic=None).Start()
     WaitUntil(begun.exists, "it has begun")
-    receiver.Stop()
     began = time.monotonic()
+    receiver.Stop()
     assert receiver.Error() == STOPPED
     assert 0.4 < time.monotonic() - began < 10
     sender.Error()
