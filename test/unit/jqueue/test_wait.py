@@ -278,7 +278,7 @@ def test_an_update_is_handed_over_without_the_jobs_lock_and_does_not_change_any_
 @pytest.mark.req("D20-CALL-03")
 def test_a_message_alone_is_a_change(bench):
     job_id = bench.Submit("logs g")
-    bench.executor.WaitRunning(job_id)
+    bench.executor.WaitGate("g")
     values, log = bench.queue.Wait(job_id, ["status"], ["running"], 2, 60).Result(20)
     assert values == ["running"] and [entry[0] for entry in log] == [3, 4, 5]
     nothing = bench.queue.Wait(job_id, ["status"], ["running"], 5, 60)
