@@ -712,7 +712,8 @@ def _IsLocked(path: str) -> bool:
 def test_a_transfer_that_nobody_asks_about_ends(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """As its job was cut off with its master; one that is asked about waits on for its sender."""
     monkeypatch.setattr(transfer, "UNASKED_SECONDS", 5)
-    wanted, forgotten = (pair.target.Import(Raw(pair.target.disk)) for _ in range(2))
+    # The one that is wanted comes last: starting the other one would be a time in which nobody asks about it.
+    forgotten, wanted = (pair.target.Import(Raw(pair.target.disk)) for _ in range(2))
     path = str(pair.target.Directory(forgotten) / "pid")
     WaitUntil(lambda: pair.target.Status(wanted) and not _IsLocked(path), "nothing of the forgotten one runs")
     assert pair.target.Status(wanted)["exit_status"] is None
