@@ -38,16 +38,19 @@ def _Output(script: str, *args: str) -> str:
     return output.strip()
 
 
-def test_nothing_heavy_is_imported_before_it_is_used() -> None:
-    output = _Output("""
+def test_nothing_heavy_is_imported_before_it_is_used(tmp_path: pathlib.Path) -> None:
+    output = _Output(
+        """
         import sys, ganeti.runtime
         heavy = "ssl asyncio sqlite3 pyinotify subprocess logging random uuid socket threading shutil dataclasses queue"
         print([name for name in heavy.split() if name in sys.modules])
-        ganeti.runtime.WriteFile("/dev/shm/runtime-import-test", b"")
-        ganeti.runtime.RemoveFile("/dev/shm/runtime-import-test")
+        ganeti.runtime.WriteFile(sys.argv[1], b"")
+        ganeti.runtime.RemoveFile(sys.argv[1])
         ganeti.runtime.NewUuid(), ganeti.runtime.Time()
         print([name for name in heavy.split() if name in sys.modules])
-    """)
+        """,
+        str(tmp_path / "file"),
+    )
     assert output == "[]\n[]"
 
 
