@@ -327,10 +327,10 @@ def test_strangers_do_not_delay_the_look_up_of_tokens(path):
     """Nor do those with a login: a place for the look-up is never one of the others."""
 
     async def story():
-        async with Daemon(path, *[Daemon.SILENT] * 4):
+        async with Daemon(path, *[Daemon.SILENT] * 4) as daemon:
             pool = MasterPool(4, path=path, times=QUICK)
             tasks = [asyncio.create_task(pool.Call("QueryClusterInfo")) for _ in range(4)]
-            await asyncio.sleep(0.05)
+            await daemon.Received(4)
             assert await pool.Call("QueryRapiTokens", ["a"]) == "fine"
             for task in tasks:
                 task.cancel()
@@ -341,10 +341,10 @@ def test_strangers_do_not_delay_the_look_up_of_tokens(path):
 @pytest.mark.parametrize("limit", [1, 2])
 def test_the_smallest_numbers_of_places(path, limit):
     async def story():
-        async with Daemon(path, Daemon.SILENT):
+        async with Daemon(path, Daemon.SILENT) as daemon:
             pool = MasterPool(limit, path=path, times=QUICK)
             stranger = asyncio.create_task(pool.Call("QueryClusterInfo", caller=STRANGER))
-            await asyncio.sleep(0.05)
+            await daemon.Received(1)
             assert await pool.Call("QueryClusterInfo") == "fine"
             stranger.cancel()
 
