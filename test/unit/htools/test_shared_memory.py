@@ -188,15 +188,16 @@ def test_over_rapi_the_maximum_counts_and_not_what_a_guest_uses() -> None:
 
 @st.composite
 def shared(draw: Any) -> Cluster:
-    """A cluster with a ratio that nobody exceeds yet."""
+    """A cluster with a ratio that nobody exceeds yet, and where all minima fit at the same time."""
     count, ratio = draw(st.integers(2, 4)), draw(st.sampled_from([1.0, 1.5, 2.5]))
-    promised, guests = [0] * count, []
+    promised, needed, guests = [0] * count, [0] * count, []
     for number in range(draw(st.integers(0, 12))):
         most = draw(st.sampled_from([512, 1024, 4096]))
         least, primary = most // draw(st.sampled_from([1, 2, 4])), draw(st.integers(0, count - 1))
-        if promised[primary] + most > ratio * 8192:
+        if promised[primary] + most > ratio * 8192 or needed[primary] + least > 8192:
             continue
         promised[primary] += most
+        needed[primary] += least
         secondary = (primary + draw(st.integers(1, count - 1))) % count if draw(st.booleans()) else None
         guests.append(_Guest(f"i{number}", most, least, primary, secondary))
     return _Cluster(str(ratio), guests, count)
