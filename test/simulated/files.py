@@ -267,7 +267,7 @@ class Files:
         self.world.Reach("HardLink", f"{path} {name}")
         self._disk.NeedRoom(name)
         inode = self._disk.Find(path, follow=False)
-        if isinstance(inode, Folder):
+        if isinstance(inode, Folder) or not self.machine.links_files:
             raise Fail(errno.EPERM, path)
         self._disk.Insert(name, inode)
         self.world.Reach("HardLink.sync_folder", name)

@@ -143,7 +143,8 @@ class Machine:
     """A simulated machine.
 
     Faults, to be set at any time: ``disk_full`` (ENOSPC for what needs room), ``disk_broken`` (EIO for everything),
-    ``slow_disk`` (seconds that each durable write takes), ``clock_offset`` (of its wall clock).  ``programs``: what
+    ``slow_disk`` (seconds that each durable write takes), ``links_files`` (whether its processes may give
+    files another name), ``clock_offset`` (of its wall clock).  ``programs``: what
     RunCmd and StartProcess find, by path or name (``programs.Program``).  ``addresses``: where its sockets can be
     reached.  ``committed(path, look)``: called after each database transaction that changed something, with a function
     that reads the database.
@@ -157,6 +158,7 @@ class Machine:
         self.disk_full = False
         self.disk_broken = False
         self.slow_disk = 0.0
+        self.links_files = True
         self.clock_offset = 0.0
         self.programs: dict[str, Program] = {}
         self.committed: Callable[[str, Callable[[str], list[tuple[Any, ...]]]], None] | None = None

@@ -10,6 +10,7 @@ under a file lock, so both may run on one node: whoever comes later finds nothin
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -439,9 +440,13 @@ class Exporter:
     def _PutAside(self, path: str, replaced: bool) -> None:
         """Keep a file under another name; one that is ``replaced`` stays in place until then, as others read it."""
         target = f"{self._folder}/{ASIDE_PREFIX}{int(runtime.Time() * 1000)}-{path.rpartition('/')[2]}"
+        linked = False
         if replaced:
-            runtime.HardLink(path, target)
-        else:
+            # Some file systems have no links, and the kernel lets nobody link a file that he may not write.
+            with contextlib.suppress(OSError):
+                runtime.HardLink(path, target)
+                linked = True
+        if not linked:
             runtime.Rename(path, target)
         logging.warning(
             "File %s was not written by the store: it was put aside as %s and is written anew", path, target

@@ -199,7 +199,8 @@ def test_a_round_that_a_full_copy_overtook_does_not_count_for_the_new_history() 
         assert machine.Call(look) == (1, JOB % 7)
 
 
-def test_foreign_files_are_put_aside_on_a_node_that_is_not_the_master() -> None:
+@pytest.mark.parametrize("links", [True, False], ids=["linked", "may not be linked"])
+def test_foreign_files_are_put_aside_on_a_node_that_is_not_the_master(links: bool) -> None:
     with World(3) as world:
 
         def story() -> None:
@@ -211,9 +212,12 @@ def test_foreign_files_are_put_aside_on_a_node_that_is_not_the_master() -> None:
             node.NewExporter(serving=False).Round()
             assert Text(pathutils.CLUSTER_CONF_FILE) == objects.ConfigText(node.snapshot)
             assert Text(pathutils.JobFile(99)) is None
-            assert len(Asides()) == 2
+            kept = sorted(Text(f"{pathutils.DATA_EXT_DIR}/{name}") or "" for name in Asides())
+            assert len(kept) == 2 and "left over" in kept and any("wob." in text for text in kept)
 
-        world.AddMachine("node2").Call(story)
+        machine = world.AddMachine("node2")
+        machine.links_files = links
+        machine.Call(story)
 
 
 def test_a_foreign_file_stays_in_place_until_the_one_of_the_store_is() -> None:
