@@ -7,6 +7,7 @@ X is derived from the user, so that users cannot block each other by files of an
     lease = allocator.Lease()
     node1, node2 = lease.Address(), lease.Address()     # 127.93.4.1, 127.93.4.2
     lease.Port()                                        # a number nobody else of this lease got
+    lease.Users()                                       # numbers that no user of the machine or of another lease has
 
 Daemons of different nodes use their usual port on different addresses.
 """
@@ -20,6 +21,8 @@ import stat
 _FIRST_PORT = 20000
 # Ephemeral ports of the kernel begin above.
 _LAST_PORT = 32000
+# Far above those of the machine's users.
+_FIRST_USER, _USERS = 1_000_000_000, 100
 # TCP_LISTEN in /proc/net/tcp.
 _LISTEN = "0A"
 
@@ -75,6 +78,12 @@ class Lease:
             raise RuntimeError("All ports of this lease were given out: take a new lease")
         self._port += 1
         return self._port
+
+    def Users(self) -> range:
+        """Numbers for users and groups: who removes a user looks at the processes of the whole machine."""
+        second, third = map(int, self.prefix.split(".")[1:])
+        first = _FIRST_USER + _USERS * (256 * second + third)
+        return range(first, first + _USERS)
 
     def Release(self) -> None:
         """Gives the network back; its addresses must not be used any more."""

@@ -63,9 +63,12 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 
 class Namespace:
-    """Held by a process that sleeps in it; ``folder``: where its /etc lies, and nothing else that is needed later."""
+    """Held by a process that sleeps in it; ``folder``: where its /etc lies, and nothing else that is needed later.
 
-    def __init__(self, folder: str):
+    ``numbers``: for the users that are made in it.
+    """
+
+    def __init__(self, folder: str, numbers: range):
         held = sorted({os.path.realpath(path) for path in (TOP, sys.prefix, sys.base_prefix)})
         above = {str(parent) for path in held for parent in pathlib.Path(path).parents}
         shut = {path for path in above if not os.stat(path).st_mode & 0o001}
@@ -75,6 +78,9 @@ class Namespace:
         assert self._holder.stdout is not None
         assert self._holder.stdout.readline() == b"ready\n", "the namespace could not be made"
         self.etc = os.path.join(folder, "etc")
+        with open(os.path.join(self.etc, "login.defs"), "a", encoding="utf-8") as stream:
+            for kind in ("UID", "GID"):
+                stream.write(f"SYS_{kind}_MIN {numbers[0]}\nSYS_{kind}_MAX {numbers[-1]}\n")
 
     def Command(self, argv: Sequence[str], directory: str = "/") -> list[str]:
         """What runs ``argv`` in it as root, from ``directory``."""
@@ -146,7 +152,7 @@ class OwnUsersCluster(RealCluster):
         # Every user has to get through it, as through /var.
         os.chmod(self.base, 0o755)
         self.programs = self.Install("users", **USERS)
-        self.namespace = Namespace(os.path.join(self.base, "namespace"))
+        self.namespace = Namespace(os.path.join(self.base, "namespace"), self._lease.Users())
         for node in self.nodes:
             assert isinstance(node, OwnUsersNode)
             node.namespace, node.programs = self.namespace, self.programs
