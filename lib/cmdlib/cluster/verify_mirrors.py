@@ -86,11 +86,14 @@ def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[object
     _CheckStrangers(report, snapshot, instances, answers)
     _CheckIdle(report, snapshot, instances)
     protocols: dict[tuple[str | None, str], str] = {}
-    bound = {
-        instance.uuid
+    needing = [
+        (instance, disk)
         for instance, disk in _InUse(snapshot, instances)
         if mirrors.NeedsOther(_StateOn(disk, instance.primary_node, answers))
-    }
+    ]
+    bound = {instance.uuid for instance, _ in needing}
+    # What was written alone, by hand or as nothing froze it, before the disk failed is nowhere else.
+    unsure = {instance.uuid for instance, disk in needing if not mirrors.Names(disk, instance.primary_node)}
     for instance, disk in _InUse(snapshot, instances):
         name = instance.name
         primary, other = instance.primary_node, disk_params.OtherSide(disk, instance.primary_node)
@@ -102,7 +105,9 @@ def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[object
         behind = None if disk.behind is None else snapshot.NodeName(disk.behind["node"])
         problems = _Problems(str(name), str(disk.iv_name), names, here, there, behind)
         if here is not None and here["primary"] and here["frozen"]:
-            wait = _Wait(str(name), names, here, there, behind == names[1], instance.uuid in bound)
+            needs = instance.uuid in bound
+            has_all = needs and instance.uuid not in unsure
+            wait = _Wait(str(name), names, here, there, behind == names[1], needs, has_all)
             problems.insert(0, f"{disk.iv_name} is frozen on node {names[0]}, {wait}")
         for text in problems:
             report.Error(_CODE, INSTANCE, name, text)
@@ -226,12 +231,16 @@ def _Wait(
     there: dict[str, Any] | None,
     other_is_behind: bool,
     needs_other: bool,
+    other_has_all: bool,
 ) -> str:
-    """Return what a guest waits for whose side is frozen, and what to do; ``needs_other``: for a disk of which only that has all."""
+    """Return what a guest waits for whose side is frozen, and what to do.
+
+    ``needs_other``: for a disk of which this side does not have all; ``other_has_all``: the other one has, by the record.
+    """
     primary, other = nodes
     activate = f"use 'gnt-instance activate-disks {name}'"
     refused = here["standalone"] or (there is not None and there["standalone"])
-    if needs_other and not other_is_behind and not refused and there is not None and there["local_uptodate"]:
+    if other_has_all and not other_is_behind and not refused and there is not None and there["local_uptodate"]:
         return (
             f"the guest waits for the connection to node {other}, on which it depends: repair that, or use 'gnt-instance failover"
             f" {name}', as node {other} has every write that was acknowledged"

@@ -78,11 +78,14 @@ class Copies:
         """Return whether this copy was complete when the link was lost, and no write has been acknowledged on the other side since.
 
         One that was attached after that would be ``Consistent``.  A side that refuses to connect may have been used by hand.
+        One without data of its own is frozen in any case, also if it was written alone before it lost that.
         """
         if disk.behind is not None or state is None or state.get("disk") != mirrors.UPTODATE or state["standalone"]:
             return False
         there = (mirrors.LookBriefly(self._caller, self._instance, [disk], self._source.uuid) or {}).get(disk.uuid)
-        return there is not None and bool(there["primary"] and there["frozen"] and not there["standalone"])
+        if there is None or not there["local_uptodate"]:
+            return False
+        return bool(there["primary"] and there["frozen"] and not there["standalone"])
 
     def _WhenDegraded(self) -> str:
         name = self._instance.name

@@ -201,6 +201,34 @@ def test_a_copy_that_may_lack_writes_is_not_failed_over_to(three: Master, event:
     assert served.Behind() == [None, None] and WEB in three[0].guests
 
 
+def _WithProtocolA(master: Master) -> None:
+    cluster = master.snapshot.cluster
+    params = {**cluster.diskparams, "drbd": {**cluster.diskparams.get("drbd", {}), "protocol": "A"}}
+    master.cfg.Update(cluster.Replace(diskparams=params))
+
+
+@pytest.mark.parametrize("protocol", ["A", "C"])
+def test_a_guest_that_went_on_alone_and_then_lost_its_disk_is_not_failed_over(three: Master, protocol: str) -> None:
+    """Nothing froze it with its link, or somebody let it go on by hand; without a disk it is frozen in any case."""
+    if protocol == "A":
+        _WithProtocolA(three)
+    served = Served(three)
+    served.mirrors.links.Cut()
+    for device in served.mirrors.machines[0].devices.values():
+        assert device.frozen == (protocol == "C")
+        served.mirrors.machines[0]._DoResumeIo([str(device.minor)], {})
+        served.mirrors.links.GoAlone(device)
+    newest = served.Generations(0)
+    served.FailDisks(0)
+    assert {(device.disk, device.frozen) for device in served.mirrors.machines[0].devices.values()} == {
+        ("Diskless", True)
+    }
+    assert not any(f"failover {WEB}'" in text for text in _Findings(three))
+    with pytest.raises(errors.OpExecError, match="disk/0 is degraded or not fully synchronized on target node"):
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert served.Behind() == [None, None] and WEB in three[0].guests and served.Generations(0) == newest
+
+
 def test_a_guest_that_may_have_gone_on_alone_does_not_fail_over_by_an_old_record(three: Master) -> None:
     """Its side was filled again, the record is not ended yet, and the link breaks."""
     served = Served(three)
@@ -385,10 +413,7 @@ def test_verify_says_what_a_guest_waits_for_without_data_of_its_own(three: Maste
     if settled:
         assert f"'gnt-instance failover --ignore-consistency {WEB}' ends the guest" in findings[0]
     else:
-        assert f"'gnt-instance failover {WEB}', as node {SECOND} has every write that was acknowledged" in findings[0]
-        three[1].Stop()
-        findings = _Findings(three)
-        assert f"bring node {SECOND} back" in findings[0]
+        assert f"bring node {SECOND} back" in findings[0] and f"failover {WEB}" not in findings[0]
         assert f"'gnt-instance shutdown --timeout 0 {WEB}' ends the guest" in findings[0]
     three.Run(opcodes.OpInstanceShutdown(instance_name=WEB, timeout=0))
 
@@ -399,7 +424,7 @@ def test_verify_knows_that_the_guest_depends_on_the_other_node_for_another_disk(
     served.FailFirstDisk()
     served.mirrors.links.Cut()
     findings = _Findings(three)
-    way = f"on which it depends: repair that, or use 'gnt-instance failover {WEB}'"
+    way = f"repair that, or use 'gnt-instance failover {WEB}', as node {SECOND} has every write that was acknowledged"
     assert len(findings) == 2 and all(way in text for text in findings)
     three[1].Stop()
     findings = _Findings(three)
@@ -422,7 +447,7 @@ def test_verify_names_no_decision_where_none_can_be_made(three: Master) -> None:
         ("Consistent", True)
     }
     assert served.NeedDecisions() == [False, False]
-    assert all(f"'gnt-instance failover {WEB}'" in text for text in _Findings(three))
+    assert all("is not complete by itself" in text for text in _Findings(three))
     served.mirrors.links.Heal()
     assert served.mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
 
