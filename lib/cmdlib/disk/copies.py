@@ -74,6 +74,12 @@ class Copies:
         self._SetUpAndJudge(idle, older, feedback)
         return waiting
 
+    def Waiting(self) -> list[objects.Disk]:
+        """Return the disks without a record of which this node has all because the other side is frozen."""
+        disks = mirrors.Mirrors(self._disks)
+        view = self._View(disks) or {}
+        return [disk for disk in disks if self._IsWaitedFor(disk, view.get(disk.uuid))]
+
     def _IsWaitedFor(self, disk: objects.Disk, state: dict[str, Any] | None) -> bool:
         """Return whether this copy was complete when the link was lost, and no write has been acknowledged on the other side since.
 

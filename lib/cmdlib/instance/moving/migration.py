@@ -271,6 +271,9 @@ class TLMigrateInstance(Settler):
         if silent:
             # The old primary's copy is given up: one that it was still filling stays incomplete.
             self._CheckCopies(self.target_uuid, situation, excused=True)
+        elif waiting and (more := Copies(self, self._instance, self.target_uuid, self.source_uuid).Waiting()):
+            # Each link is found to be lost at a moment of its own.
+            self._GiveUpWaiting(more)
         self._feedback("* deactivating the instance's disks on source node")
         # A device that stays open there would be open on two nodes.
         if not ShutdownDisks(self, instance, ignore_primary=source.offline or self._ignore_consistency):

@@ -166,6 +166,32 @@ def test_a_frozen_side_is_given_up_before_anybody_can_let_it_go_on(three: Master
     assert served.Behind() == [None, None] and WEB in three[0].guests
 
 
+@pytest.mark.parametrize("pending", [0, 3])
+def test_a_link_that_is_found_to_be_lost_while_the_guest_ends_is_given_up_too(
+    three: Master, monkeypatch: pytest.MonkeyPatch, pending: int
+) -> None:
+    """That of the other disk was known to be lost before: the two records must not name different nodes."""
+    served = Served(three)
+    links, machine = served.mirrors.links, served.mirrors.machines[0]
+    monkeypatch.setattr(links, "_Shake", lambda *_sides: None)
+    first, second = (machine.devices[minor] for minor in sorted(machine.devices))
+    links.Drop(first)
+    machine.Lose(first, "WFConnection")
+    links.Publish()
+    assert [first.frozen, second.frozen] == [True, False]
+
+    def before(name: str, _args: Any) -> None:
+        if name == "instance_shutdown":
+            links.Cut()
+            second.pending = pending
+            links.Publish()
+
+    three[0].before = before
+    served.FailOver()
+    assert served.Behind() == [FIRST] * 2
+    assert WEB in three[1].guests and WEB not in three[0].guests
+
+
 def _SetUpAnew(served: Served) -> None:
     """The other node was restarted after the link was lost: what its disks have may be from before that."""
     served.mirrors.machines[1].LosePower()
