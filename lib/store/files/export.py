@@ -10,7 +10,6 @@ under a file lock, so both may run on one node: whoever comes later finds nothin
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -218,6 +217,8 @@ class Exporter:
         self._folder = own.path.rpartition("/")[0]
         self._shown = _Shown()
         self._look = look
+        # Digests of foreign files that were put aside and may still be in place.
+        self._aside: dict[str, str] = {}
         # Edited files that are left to the next master, and when they are looked at again.
         self._left: frozenset[str] = frozenset()
         self._again_at = 0.0
@@ -385,7 +386,7 @@ class Exporter:
         Returns the stamps of those that were read, because none or another one was noted.
         """
         shown = _Shown()
-        foreign: list[str] = []
+        foreign: dict[str, str] = {}
         unstamped: dict[str, str] = {}
         for number, path in enumerate({*records, *targets, *JobFiles().values()}):
             if number % PORTION == 0:
@@ -406,21 +407,23 @@ class Exporter:
             if target is not None:
                 known.append(Digest(target.data))
             if digest and digest not in known and not IsSsconf(path):
-                foreign.append(path)
+                foreign[path] = digest
         left: frozenset[str] = frozenset()
         if not self._serving and self._IsMasterNode(database):
             left = frozenset(foreign)
             if targets.get(pathutils.JOB_QUEUE_DRAIN_FILE) and _DrainTakenAway(state, records, shown.placed):
                 left |= {pathutils.JOB_QUEUE_DRAIN_FILE}
-            foreign = []
+            foreign = {}
         if left - self._left:
             logging.warning(
                 "Files were edited by hand: %s; they are left for the next start of the master daemon",
                 ", ".join(sorted(left)),
             )
         self._left = left
-        for path in foreign:
-            self._PutAside(path, replaced=targets.get(path) is not None)
+        for path, digest in foreign.items():
+            if self._aside.get(path) != digest:
+                self._PutAside(path, replaced=targets.get(path) is not None)
+            self._aside[path] = digest
             shown.placed[path] = ""
         self._shown = shown
         return unstamped
@@ -440,13 +443,7 @@ class Exporter:
     def _PutAside(self, path: str, replaced: bool) -> None:
         """Keep a file under another name; one that is ``replaced`` stays in place until then, as others read it."""
         target = f"{self._folder}/{ASIDE_PREFIX}{int(runtime.Time() * 1000)}-{path.rpartition('/')[2]}"
-        linked = False
-        if replaced:
-            # Some file systems have no links, and the kernel lets nobody link a file that he may not write.
-            with contextlib.suppress(OSError):
-                runtime.HardLink(path, target)
-                linked = True
-        if not linked:
+        if not (replaced and _Linked(path, target)):
             runtime.Rename(path, target)
         logging.warning(
             "File %s was not written by the store: it was put aside as %s and is written anew", path, target
@@ -500,6 +497,7 @@ class Exporter:
                 database.SetExported(visible.seq)
         for path in forget:
             self._shown.placed.pop(path, None)
+        self._aside.clear()
         self._shown.failed = False
 
     def _Write(self, files: Mapping[str, tuple[Target, str]]) -> dict[str, str]:
@@ -530,6 +528,18 @@ def _DrainTakenAway(state: State, records: Mapping[str, FileRecord], placed: Map
     """Return whether the drain flag was put in place and somebody removed it: an edit that has no content (rule 11)."""
     record = records.get(pathutils.JOB_QUEUE_DRAIN_FILE)
     return record is not None and record.shows.seq <= state.exported and not placed.get(pathutils.JOB_QUEUE_DRAIN_FILE)
+
+
+def _Linked(path: str, name: str) -> bool:
+    """Give a file another name; return False if that is not permitted.
+
+    Linux lets only root and its owner link a file that one may not write (``fs.protected_hardlinks``).
+    """
+    try:
+        runtime.HardLink(path, name)
+    except PermissionError:
+        return False
+    return True
 
 
 def _Read(path: str) -> bytes | None:
