@@ -222,8 +222,14 @@ class MirrorKeeper(WokenThread):
 
 
 def _IsUrgent(behind: Any, state: dict[str, Any] | None) -> bool:
-    """Return whether the guest stands still, or has one copy that counts where it could have two."""
-    return state is not None and (state["frozen"] or (behind is not None and mirrors.IsComplete(state)))
+    """Return whether the guest stands still, has one copy that counts where it could have two, or writes to one of two connected sides.
+
+    None of these waits for an administrator: only of sides that are not connected nobody may be able to tell which one counts.
+    """
+    if state is None:
+        return False
+    one_sided = mirrors.IsOneLegged(state) or mirrors.IsServed(state)
+    return bool(state["frozen"] or one_sided or (behind is not None and mirrors.IsComplete(state)))
 
 
 def NeedsDecision(disk: objects.Disk, node: str, state: Mapping[str, Any] | None) -> bool:

@@ -195,6 +195,19 @@ def test_jobs_that_fail_in_vain_become_rare_until_something_changes(three: Maste
     assert [nextly() for _ in range(4)] == [about(15)] * 4
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_side_that_lacks_what_is_written_is_recorded_as_soon_as_that_can_be_done(three: Master, number: int) -> None:
+    """The node is slow for minutes after its disk has failed; a power cut before the record would make old data look complete."""
+    mirrors, kept = Mirrors(three), Kept(three)
+    _Add(three)
+    mirrors.machines[number].Detach(0)
+    began = runtime.Monotonic()
+    while runtime.Monotonic() < began + 10 * RETRY_AFTER:
+        kept.Look()
+        kept.states[len(kept.jobs)] = ERROR
+    assert 8 <= len(kept.jobs) <= 10
+
+
 def test_a_complete_mirror_with_a_record_is_tried_again_as_often_as_before(three: Master) -> None:
     """Its other node does not confirm; if the primary's dies meanwhile, the other copy does not count."""
     Mirrors(three)
