@@ -86,14 +86,14 @@ def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[object
     _CheckStrangers(report, snapshot, instances, answers)
     _CheckIdle(report, snapshot, instances)
     protocols: dict[tuple[str | None, str], str] = {}
-    needing = [
-        (instance, disk)
-        for instance, disk in _InUse(snapshot, instances)
-        if mirrors.NeedsOther(_StateOn(disk, instance.primary_node, answers))
-    ]
-    bound = {instance.uuid for instance, _ in needing}
-    # What was written alone, by hand or as nothing froze it, before the disk failed is nowhere else.
-    unsure = {instance.uuid for instance, disk in needing if not mirrors.Names(disk, instance.primary_node)}
+    bound, stuck = set(), set()
+    for instance, disk in _InUse(snapshot, instances):
+        primary = instance.primary_node
+        here, there = (_StateOn(disk, uuid, answers) for uuid in (primary, disk_params.OtherSide(disk, primary)))
+        if mirrors.NeedsOther(here):
+            bound.add(instance.uuid)
+        if _IsFrozen(here) and not _OtherHasAll(disk, primary, here, there):
+            stuck.add(instance.uuid)
     for instance, disk in _InUse(snapshot, instances):
         name = instance.name
         primary, other = instance.primary_node, disk_params.OtherSide(disk, instance.primary_node)
@@ -104,10 +104,9 @@ def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[object
         filled = here is not None and here["in_resync"]
         behind = None if disk.behind is None else snapshot.NodeName(disk.behind["node"])
         problems = _Problems(str(name), str(disk.iv_name), names, here, there, behind)
-        if here is not None and here["primary"] and here["frozen"]:
+        if here is not None and _IsFrozen(here):
             needs = instance.uuid in bound
-            has_all = needs and instance.uuid not in unsure
-            wait = _Wait(str(name), names, here, there, behind == names[1], needs, has_all)
+            wait = _Wait(str(name), names, here, behind == names[1], needs, needs and instance.uuid not in stuck)
             problems.insert(0, f"{disk.iv_name} is frozen on node {names[0]}, {wait}")
         for text in problems:
             report.Error(_CODE, INSTANCE, name, text)
@@ -179,9 +178,9 @@ def _Remedy(
     return f"only one copy is good; if nodes cannot reach each other, repair their link; use {activate}, or {elsewhere}"
 
 
-def _StateOn(disk: objects.Disk, node_uuid: str, answers: Answers) -> dict[str, Any] | None:
+def _StateOn(disk: objects.Disk, node_uuid: str | None, answers: Answers) -> dict[str, Any] | None:
     """Return what a node says of its side; None if it says nothing, or has something else in its place."""
-    state = answers.get(node_uuid, {}).get(disk.uuid)
+    state = answers.get(node_uuid or "", {}).get(disk.uuid)
     return None if state is None or state.get("stranger") else state
 
 
@@ -224,23 +223,35 @@ def _Problems(
     return problems
 
 
+def _IsFrozen(state: dict[str, Any] | None) -> bool:
+    return state is not None and bool(state["primary"] and state["frozen"])
+
+
+def _OtherHasAll(disk: objects.Disk, primary: str, here: dict[str, Any] | None, there: dict[str, Any] | None) -> bool:
+    """Return whether a fail-over takes the other side of a frozen disk without an option (``copies.CheckActive``).
+
+    A side without data and without a record may have been written alone before it lost its disk.
+    """
+    if here is None or there is None or here["standalone"] or there["standalone"] or not there["local_uptodate"]:
+        return False
+    return mirrors.Names(disk, primary) if mirrors.NeedsOther(here) else disk.behind is None
+
+
 def _Wait(
     name: str,
     nodes: tuple[str, str],
     here: dict[str, Any],
-    there: dict[str, Any] | None,
     other_is_behind: bool,
     needs_other: bool,
-    other_has_all: bool,
+    may_go: bool,
 ) -> str:
     """Return what a guest waits for whose side is frozen, and what to do.
 
-    ``needs_other``: for a disk of which this side does not have all; ``other_has_all``: the other one has, by the record.
+    ``needs_other``: for a disk of which only that has all; ``may_go``: it has all of each disk that is frozen.
     """
     primary, other = nodes
     activate = f"use 'gnt-instance activate-disks {name}'"
-    refused = here["standalone"] or (there is not None and there["standalone"])
-    if other_has_all and not other_is_behind and not refused and there is not None and there["local_uptodate"]:
+    if may_go:
         return (
             f"the guest waits for the connection to node {other}, on which it depends: repair that, or use 'gnt-instance failover"
             f" {name}', as node {other} has every write that was acknowledged"
