@@ -53,7 +53,7 @@ class Copies:
             if view is None:
                 raise self._Silent()
             state = view.get(disk.uuid)
-            if not excused and self._IsWaitedFor(disk, state):
+            if self._IsWaitedFor(disk, state):
                 waiting.append(disk)
                 continue
             may_be_alone = excused or self._HasAll(disk)

@@ -149,6 +149,16 @@ def test_a_guest_that_stands_still_fails_over_without_accepting_a_loss(three: Ma
     assert served.Behind() == [None, None] and served.mirrors.States()[:2] == [[SECONDARY] * 2, [PRIMARY] * 2]
 
 
+def test_who_accepts_a_loss_needlessly_does_not_leave_the_guest_waiting(three: Master) -> None:
+    """It could not be ended as long as what waits on the first node may still count."""
+    served = Served(three)
+    served.mirrors.links.Cut()
+    seen: list[list[str | None]] = []
+    three[0].before = lambda name, _args: seen.append(served.Behind()) if name == "instance_shutdown" else None
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB, ignore_consistency=True))
+    assert seen == [[FIRST] * 2] and WEB in three[1].guests
+
+
 def test_a_frozen_side_is_given_up_before_anybody_can_let_it_go_on(three: Master) -> None:
     """The guest does not end: it stays where it is, and the copy that it waits with does not count from then on."""
     served = Served(three)
