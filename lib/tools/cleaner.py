@@ -94,7 +94,7 @@ def _RemoveOld(paths: Iterator[str], seconds: float = KEEP_SECONDS, what: str = 
         except OSError as err:
             logging.error("%s cannot be removed: %s", path, err.strerror)
     if count:
-        logging.info("Removed %d %s that were not changed for %d h", count, what, seconds / 3600)
+        logging.info("Removed %d %s that were not changed for %d d", count, what, seconds / _DAY)
 
 
 # mode -> (directory of its logs, what it does)

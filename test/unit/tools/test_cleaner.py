@@ -63,7 +63,7 @@ def test_node_removes_watcher_files_of_groups_that_are_gone(node: VirtualNode) -
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert Left(node, DATA) == sorted(kept)
     assert os.path.isdir(node.Path(f"{DATA}/watcher.e-f-g-h.data"))
-    assert "Removed 3 files" in Log(node)
+    assert "Removed 3 files that were not changed for 21 d" in Log(node)
 
 
 def test_node_removes_keys_of_transfers_that_did_not_take_place(node: VirtualNode) -> None:
@@ -124,7 +124,10 @@ runtime.WriteFile(sys.argv[1], "x" * 8192)
 def test_what_a_killed_process_was_writing_is_removed_after_a_day(node: VirtualNode, mode: str, path: str) -> None:
     folder = os.path.dirname(path)
     File(node, path, 1.1)
-    names = [f"{folder}/{name}" for name in (".config.data.new-abc", "job-7.new-0123456789ab", ".hidden")]
+    names = [
+        f"{folder}/{name}"
+        for name in (".config.data.new-abc", ".config.data.new-0123456789ab.bak", "job-7.new-0123456789ab", ".hidden")
+    ]
     for name in names:
         File(node, name, 1.1)
     before = Left(node, folder)
@@ -132,6 +135,7 @@ def test_what_a_killed_process_was_writing_is_removed_after_a_day(node: VirtualN
     assert node.Python(KILLED, node.Path(path)).returncode == -signal.SIGXFSZ
     [unfinished] = set(Left(node, folder)) - set(before)
     assert os.path.getsize(node.Path(f"{folder}/{unfinished}")) == 4096
+    File(node, f"{folder}/{unfinished}", 0.9)
     assert Clean(node, mode).returncode == 0
     assert Left(node, folder) == sorted([*before, unfinished])  # it may still be written
     File(node, f"{folder}/{unfinished}", 1.1)
