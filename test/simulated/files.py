@@ -265,7 +265,6 @@ class Files:
 
     def HardLink(self, path: str, name: str) -> None:
         self.world.Reach("HardLink", f"{path} {name}")
-        self._disk.NeedRoom(name)
         inode = self._disk.Find(path, follow=False)
         if isinstance(inode, Folder) or not self.machine.links_files:
             raise Fail(errno.EPERM, path)

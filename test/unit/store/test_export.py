@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from typing import Any
 
 import pytest
@@ -106,52 +105,27 @@ def test_a_full_disk_is_survived_and_made_good() -> None:
     Play(story)
 
 
-def test_a_foreign_file_that_cannot_be_replaced_is_put_aside_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_file_that_cannot_be_replaced_is_put_aside_once() -> None:
     """The file system takes no more data: every half second it is tried again."""
 
     def story(node: Node, machine: Machine) -> None:
-        del machine
         node.exporter.Round()
         Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.", "wob."))
         node.Change(node.snapshot.cluster.Replace(mac_prefix="aa:00:77"))
         exporter = node.NewExporter()
-        with monkeypatch.context() as patch:
-            patch.setattr(runtime, "WriteFiles", _Full)
-            for _ in range(3):
-                with pytest.raises(OSError, match="space"):
-                    exporter.Round()
-                runtime.Sleep(1)
-            assert len(Asides()) == 1
+        machine.disk_full = True
+        for _ in range(3):
+            with pytest.raises((OSError, errors.GenericError)):
+                exporter.Round()
+            runtime.Sleep(1)
+        assert len(Asides()) == 1
+        machine.disk_full = False
         exporter.Round()
         assert len(Asides()) == 1 and "web." in (Text(pathutils.CLUSTER_CONF_FILE) or "")
         Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.", "wob."))
         runtime.Sleep(20)
         exporter.Round()
         assert len(Asides()) == 2
-
-    Play(story)
-
-
-def _Full(_files: Any) -> Any:
-    raise OSError(errno.ENOSPC, "no space")
-
-
-def test_a_foreign_file_that_must_not_be_linked_is_put_aside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is root's, and the master daemon has a user of its own."""
-
-    def refuse(path: str, _name: str) -> None:
-        raise PermissionError(errno.EPERM, "not permitted", path)
-
-    def story(node: Node, machine: Machine) -> None:
-        del machine
-        node.exporter.Round()
-        Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.", "wob."))
-        node.Change(node.snapshot.cluster.Replace(mac_prefix="aa:00:77"))
-        monkeypatch.setattr(runtime, "HardLink", refuse)
-        node.NewExporter().Round()
-        (name,) = Asides()
-        assert "wob." in (Text(f"{pathutils.DATA_EXT_DIR}/{name}") or "")
-        assert "web." in (Text(pathutils.CLUSTER_CONF_FILE) or "")
 
     Play(story)
 
