@@ -101,8 +101,8 @@ class Copies:
                 " and try again"
             )
         return (
-            f"its newest data may be on node {self._source.name} only: use 'gnt-instance activate-disks --wait-for-sync {name}' and"
-            " try again"
+            f"its newest data may be on node {self._source.name} only: if the nodes cannot reach each other, repair the link between"
+            f" them; use 'gnt-instance activate-disks --wait-for-sync {name}' and try again"
         )
 
     def _IsNewest(self, disk: objects.Disk) -> bool:

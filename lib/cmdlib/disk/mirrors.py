@@ -248,8 +248,9 @@ def CheckViews(
         if runtime.Monotonic() >= deadline:
             raise errors.OpExecError(
                 f"Instance {instance.name} {what}: {', '.join(problems)}",
-                hint=f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}', or, if a disk has failed,"
-                f" 'gnt-instance replace-disks --auto {instance.name}', and try again",
+                hint="if the nodes cannot reach each other, repair the link between them; use 'gnt-instance activate-disks"
+                f" --wait-for-sync {instance.name}', or, if a disk has failed, 'gnt-instance replace-disks --auto {instance.name}',"
+                " and try again",
             )
         runtime.Sleep(_AGREE_PAUSE)
 

@@ -409,3 +409,46 @@ def test_what_must_not_be_left_half_done_is_done_before_a_kill_strikes(make, mon
     bench.executor.Open("k")
     assert bench.WaitEnd(job_id) == "error"
     assert "gnt-job cancel --kill" in str(bench.Field(job_id, "opresult"))
+
+
+def test_a_kill_ends_what_the_job_waits_for_and_says_what_it_could_not_stop(make, monkeypatch):
+    waited_for = 1
+
+    def abort(thread, still):
+        """One call that the job waits for; its end may take longer than the time to the next strike."""
+        nonlocal waited_for
+        ended, waited_for = waited_for, 0
+        if ended and still():
+            bench.executor.Open("k")
+        return ended
+
+    bench = make(abort=abort)
+    job_id = bench.Submit("gate k")
+    bench.executor.WaitRunning(job_id)
+    ok, text = bench.queue.CancelJob(job_id, kill=True).Result(20)
+    assert ok and "node calls ended: 1" in text
+    monkeypatch.setattr(cancel, "KILL_WAIT", 0.5)
+    stubborn = bench.Submit("gate other")
+    bench.executor.WaitRunning(stubborn)
+    ok, text = bench.queue.CancelJob(stubborn, kill=True).Result(10)
+    assert not ok and "cannot be stopped" in text
+    bench.executor.Open("other")
+
+
+def test_a_kill_strikes_until_the_job_has_ended(make, monkeypatch):
+    """What it waits for next is ended too."""
+    monkeypatch.setattr(cancel, "KILL_EVERY", 0.01)
+    threads = []
+
+    def abort(thread, still):
+        threads.append(thread)
+        if len(threads) == 4 and still():
+            bench.executor.Open("k")
+        return 1
+
+    bench = make(abort=abort)
+    job_id = bench.Submit("gate k")
+    bench.executor.WaitRunning(job_id)
+    ok, text = bench.queue.CancelJob(job_id, kill=True).Result(20)
+    assert ok and len(threads) >= 4 and "was killed" in text
+    assert len(set(threads)) == 1

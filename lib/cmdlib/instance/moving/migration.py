@@ -334,8 +334,8 @@ class TLMigrateInstance(Settler):
         names = ", ".join(str(disk.iv_name) for disk in disks)
         source, target = self._Name(self.source_uuid), self._Name(self.target_uuid)
         self._feedback(
-            f"* {names} on {source} is frozen, so {target} has all that was acknowledged; the copy on {source} is recorded as"
-            " behind from now on"
+            f"* nothing is written to {names} on {source} until {target} is connected again, so {target} has all that was"
+            f" acknowledged; the copy on {source} is recorded as behind from now on"
         )
         mirrors.RecordBehind(self, self._instance, disks, self.source_uuid, answers=True)
 
