@@ -13,7 +13,7 @@ import pytest
 from support.ownusers import USERS, OwnUsersCluster, OwnUsersNode
 from support.realcluster import WaitUntil
 
-from ganeti import confd
+from ganeti import confd, runtime
 from ganeti.confd import queries
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make users")
@@ -127,7 +127,7 @@ def InPlace(*nodes: OwnUsersNode) -> None:
 
 def Unfinished(node: OwnUsersNode) -> list[str]:
     """The files that a node was writing when its power failed."""
-    return [path for path in Everything(node) if re.search(r"/[.][^/]+[.]new-[0-9a-f]{12}$", path)]
+    return [path for path in Everything(node) if runtime.UnfinishedName(os.path.basename(path)) is not None]
 
 
 def CleanUnfinished(node: OwnUsersNode) -> None:
@@ -291,7 +291,7 @@ def test_daemons_change_their_users_whatever_was_left(cluster: OwnUsersCluster) 
 @Nodes(2)
 @pytest.mark.limit(240)
 def test_root_takes_over_what_users_of_their_own_have_left(cluster: OwnUsersCluster) -> None:
-    """To a release whose daemons are all root's, as doc/security.rst says; then nothing needs the users any more."""
+    """To a release whose daemons are all root's, as doc/security.rst says; nothing needs the users then."""
     by_root = cluster.Install("root")
     StartAll(cluster)
     nodes = [word for node in cluster.nodes for word in ("-n", node.name)]

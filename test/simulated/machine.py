@@ -142,7 +142,7 @@ class Process:
 class Machine:
     """A simulated machine.
 
-    Faults, to be set at any time: ``disk_full`` (ENOSPC for what needs room), ``disk_broken`` (EIO for everything),
+    Faults, which can be set at any time: ``disk_full`` (ENOSPC for what needs room), ``disk_broken`` (EIO for everything),
     ``slow_disk`` (seconds that each durable write takes), ``links_files`` (whether its processes may give
     files another name), ``clock_offset`` (of its wall clock).  ``programs``: what
     RunCmd and StartProcess find, by path or name (``programs.Program``).  ``addresses``: where its sockets can be

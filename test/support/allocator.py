@@ -86,7 +86,7 @@ class Lease:
         return range(first, first + _USERS)
 
     def Release(self) -> None:
-        """Gives the network back; its addresses must not be used any more."""
+        """Gives the network back; its addresses must not be used afterwards."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

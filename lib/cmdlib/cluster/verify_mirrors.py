@@ -86,14 +86,7 @@ def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[object
     _CheckStrangers(report, snapshot, instances, answers)
     _CheckIdle(report, snapshot, instances)
     protocols: dict[tuple[str | None, str], str] = {}
-    bound, stuck = set(), set()
-    for instance, disk in _InUse(snapshot, instances):
-        primary = instance.primary_node
-        here, there = (_StateOn(disk, uuid, answers) for uuid in (primary, disk_params.OtherSide(disk, primary)))
-        if mirrors.NeedsOther(here):
-            bound.add(instance.uuid)
-        if _IsFrozen(here) and not _OtherHasAll(disk, primary, here, there):
-            stuck.add(instance.uuid)
+    bound, stuck = _Dependent(snapshot, instances, answers)
     for instance, disk in _InUse(snapshot, instances):
         name = instance.name
         primary, other = instance.primary_node, disk_params.OtherSide(disk, instance.primary_node)
@@ -227,14 +220,27 @@ def _IsFrozen(state: dict[str, Any] | None) -> bool:
     return state is not None and bool(state["primary"] and state["frozen"])
 
 
-def _OtherHasAll(disk: objects.Disk, primary: str, here: dict[str, Any] | None, there: dict[str, Any] | None) -> bool:
-    """Return whether a fail-over takes the other side of a frozen disk without an option (``copies.CheckActive``).
+def _Dependent(
+    snapshot: objects.Snapshot, instances: Iterable[objects.Instance], answers: Answers
+) -> tuple[set[str], set[str]]:
+    """Return the instances that need their other node for a disk, and those with a frozen disk that cannot simply fail over."""
+    bound, stuck = set(), set()
+    for instance, disk in _InUse(snapshot, instances):
+        primary = instance.primary_node
+        here, there = (_StateOn(disk, uuid, answers) for uuid in (primary, disk_params.OtherSide(disk, primary)))
+        if mirrors.NeedsOther(here):
+            bound.add(instance.uuid)
+        if _IsFrozen(here) and not _OtherHasAll(disk, primary, here, there):
+            stuck.add(instance.uuid)
+    return bound, stuck
 
-    A side without data and without a record may have been written alone before it lost its disk.
-    """
+
+def _OtherHasAll(disk: objects.Disk, primary: str, here: dict[str, Any] | None, there: dict[str, Any] | None) -> bool:
+    """Return whether a fail-over takes the other side of a frozen disk without an option (``copies.CheckActive``)."""
     if here is None or there is None or here["standalone"] or there["standalone"] or not there["local_uptodate"]:
         return False
-    return mirrors.Names(disk, primary) if mirrors.NeedsOther(here) else disk.behind is None
+    served = mirrors.Names(disk, primary) and mirrors.NeedsOther(here)
+    return served or mirrors.Proves(disk, here, there)
 
 
 def _Wait(

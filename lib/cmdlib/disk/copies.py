@@ -35,6 +35,7 @@ class Copies:
         self._node = caller.snapshot.NodeName(node_uuid)
         self._source = caller.snapshot.nodes[source_uuid]
         self._disks = caller.snapshot.InstanceDisks(instance)
+        self._there: mirrors.View | None = None
 
     def CheckActive(self, excused: bool, older: bool, feedback: Callable[[str], None]) -> list[objects.Disk]:
         """Raise OpExecError if an active disk lacks its storage, or is degraded without an excuse.
@@ -81,17 +82,15 @@ class Copies:
         return [disk for disk in disks if self._IsWaitedFor(disk, view.get(disk.uuid))]
 
     def _IsWaitedFor(self, disk: objects.Disk, state: dict[str, Any] | None) -> bool:
-        """Return whether this copy was complete when the link was lost, and no write has been acknowledged on the other side since.
+        """Return whether this copy has all because the other side is frozen."""
+        return state is not None and bool(state["local_uptodate"]) and mirrors.Proves(disk, self._There(disk), state)
 
-        One that was attached after that would be ``Consistent``.  A side that refuses to connect may have been used by hand.
-        One without data of its own is frozen in any case, also if it was written alone before it lost that.
-        """
-        if disk.behind is not None or state is None or state.get("disk") != mirrors.UPTODATE or state["standalone"]:
-            return False
-        there = (mirrors.LookBriefly(self._caller, self._instance, [disk], self._source.uuid) or {}).get(disk.uuid)
-        if there is None or not there["local_uptodate"]:
-            return False
-        return bool(there["primary"] and there["frozen"] and not there["standalone"])
+    def _There(self, disk: objects.Disk) -> dict[str, Any] | None:
+        """Return the state of the other side; its node is asked once for all disks, as one that is silent costs seconds."""
+        if self._there is None:
+            disks = mirrors.Mirrors(self._disks)
+            self._there = mirrors.LookBriefly(self._caller, self._instance, disks, self._source.uuid) or {}
+        return self._there.get(disk.uuid)
 
     def _WhenDegraded(self) -> str:
         name = self._instance.name

@@ -20,9 +20,8 @@ Caller = LogicalUnit | Tasklet
 HERE, THERE = "here", "there"
 # Seconds between looks at two sides that change at the moment.
 _AGREE_PAUSE = 2.0
-# What DRBD calls data that is complete, and was when the link was lost; that it knows to be older than the other side's; and
-# that is partly so.
-UPTODATE, OUTDATED, INCONSISTENT = "UpToDate", "Outdated", "Inconsistent"
+# What DRBD calls data that it knows to be older than the other side's, and data that is partly so.
+OUTDATED, INCONSISTENT = "Outdated", "Inconsistent"
 
 # What a node says of the mirrors asked for: by the disk's uuid; None without an answer.
 View = dict[str, dict[str, Any]]
@@ -139,6 +138,18 @@ def LacksData(state: Mapping[str, Any] | None) -> bool:
 def NeedsOther(state: dict[str, Any] | None) -> bool:
     """Return whether a side in use does not have all the data itself."""
     return state is not None and bool(state["primary"]) and not state["local_uptodate"]
+
+
+def Proves(disk: objects.Disk, frozen: dict[str, Any] | None, other: dict[str, Any] | None) -> bool:
+    """Return whether a side that is frozen shows that the other one has every write that was acknowledged.
+
+    The other one was complete when the link was lost: attached after that it would be ``Consistent``.  A side that refuses to
+    connect may have been used by hand.  One without data of its own is frozen in any case, also if it was written alone before
+    it lost that.
+    """
+    if disk.behind is not None or frozen is None or other is None or frozen["standalone"] or other["standalone"]:
+        return False
+    return bool(frozen["primary"] and frozen["frozen"] and frozen["local_uptodate"] and other["local_uptodate"])
 
 
 def IsWaiting(state: dict[str, Any] | None) -> bool:

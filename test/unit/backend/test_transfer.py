@@ -578,7 +578,7 @@ def test_a_file_is_on_stable_storage_when_it_has_arrived(pair: Pair, monkeypatch
 
 @pytest.mark.parametrize(("limit", "arrives"), [(2, True), (1, False)])
 def test_a_file_takes_no_more_than_it_was_said(pair: Pair, limit: int, arrives: bool) -> None:
-    """A source that goes on for ever, compressed to nearly nothing, would fill the node's file system."""
+    """A source that never ends, compressed to nearly nothing, would fill the node's file system."""
     source, target = pair.source.Exported("x/source"), pair.target.Exported("web.new/disk")
     source.parent.mkdir(parents=True)
     source.write_bytes(bytes(MIB + 1))

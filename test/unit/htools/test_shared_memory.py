@@ -128,7 +128,7 @@ def test_stopped_instances_are_promised_and_offline_ones_are_not() -> None:
 
 @pytest.mark.req("RM-LIM-06")
 def test_ballooned_guests_do_not_change_the_model() -> None:
-    """The node reports more free memory while guests are small; what they may have is promised all the same to others."""
+    """The node reports more free memory while guests are small; what they may have is promised nevertheless to others."""
     guests = [_Guest("a", 8000, 1000, 0), _Guest("b", 3000, 1000, 0)]
     usual = _Cluster("1.5", guests).state.nodes[0]
     small = _Cluster("1.5", guests, free=8192 - 2000).state.nodes[0]

@@ -106,7 +106,7 @@ def test_what_is_not_compressed_cannot_be_unpacked(place: Place) -> None:
 
 
 def test_what_is_damaged_is_not_ended_for_the_sink(place: Place) -> None:
-    """Else it would take the part that could be unpacked for everything."""
+    """Otherwise it would take the part that could be unpacked for the whole."""
     done = place.base / "done"
     receiver = place.Import(suffix=f"> {place.base}/target; touch {done}", compress="gzip").Start()
     # The fault is found at the end, and more than fits into pipes comes before: by then the sink has begun.

@@ -160,7 +160,7 @@ def test_a_job_that_waits_for_locks_is_canceled_when_it_notices(bench):
 
 
 def test_a_job_is_canceled_even_between_its_worker_and_its_locks(make, monkeypatch):
-    """Nothing was stored of its wait yet: for everybody it is still queued."""
+    """Its wait has not been stored yet, so everybody still sees it as queued."""
     monkeypatch.setattr(worker, "WAITING_SHOWN_AFTER", 60.0)
     bench = make()
     job_id = bench.Submit("waits g", "two")

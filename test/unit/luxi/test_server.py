@@ -384,8 +384,7 @@ def test_when_all_wait_for_answers_a_new_one_is_refused_not_stuck(serve, master,
     for number, sock in enumerate(busy, 1):
         sock.sendall(Request("WaitForJobChange", 1, ["status"], None, None, 60))
         # One after the other, so that the first answer is that of the first.
-        while len(master.pending) < number:
-            time.sleep(0.005)
+        WaitUntil(lambda number=number: len(master.pending) >= number, "the master has the call")
     assert ReadEnd(Raw(paths[0]))
     master.pending[0].Complete(None)
     assert ReadAnswer(busy[0]) is not None
